@@ -139,7 +139,8 @@ class Oracle(Protocol):
 class Completion:
     """What an engine sampled. `token_ids` include the end-of-turn token when it was sampled.
 
-    `logprobs` are natural logs at temperature 1 of the full vocabulary, one per token id.
+    `logprobs` are natural logs under the sampling distribution softmax(logits / temperature) over the
+    full vocabulary, one per token id (temperature 1 where sampling was greedy).
     """
 
     token_ids: tuple[int, ...]
@@ -203,6 +204,7 @@ class BranchStep:
     depth: int
     observation: Observation
     action: str
+    prompt: str
     prompt_ids: tuple[int, ...]
     token_ids: tuple[int, ...]
     tokens: tuple[str, ...]
