@@ -17,7 +17,7 @@ SCHEMA_VERSION = 1
 
 
 class Payload(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="constants")
 
 
 class TaskPayload(Payload):
