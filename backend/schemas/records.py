@@ -1,0 +1,263 @@
+"""What a run wrote: metrics, episodes, branches, evaluations, checkpoints."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from pydantic import Field, JsonValue
+
+from backend.schemas.base import Number, Outcome, Schema
+from backend.schemas.runs import RunSummary
+
+
+class MetricPoint(Schema):
+    """Values of one bucket of iterations. `iteration` is its newest one, `last` the value there."""
+
+    iteration: int
+    first_iteration: int
+    last: Number
+    min: Number
+    max: Number
+    num_values: int
+    num_not_finite: int
+
+
+class MetricSeries(Schema):
+    key: str
+    points: list[MetricPoint]
+
+
+class MetricsResponse(Schema):
+    """`bucket_iterations` = iterations per bucket; 1 = nothing was merged."""
+
+    run_id: int
+    bucket_iterations: int
+    last_iteration: int | None
+    series: list[MetricSeries]
+
+
+class MetricKey(Schema):
+    key: str
+    num_values: int
+    first_iteration: int
+    last_iteration: int
+
+
+class MetricKeysResponse(Schema):
+    run_id: int
+    keys: list[MetricKey]
+
+
+class TaskInfo(Schema):
+    task_id: str
+    env: str
+    split: str
+    task_type: str
+    content_hash: str
+
+
+class EpisodeSummary(Schema):
+    """`id` is the permalink `<run_id>-<episode_id>`."""
+
+    id: str
+    run_id: int
+    episode_id: str
+    job_id: int
+    iteration: int
+    group_index: int
+    index: int
+    task: TaskInfo
+    is_won: bool
+    is_truncated: bool
+    reward: Number
+    num_steps: int
+    num_branches: int
+
+
+class StepInfo(Schema):
+    """One policy step. `logprobs` are natural logs, one per token of `token_ids`."""
+
+    index: int
+    observation: str
+    admissible: list[str]
+    response: str
+    action: str
+    token_ids: list[int]
+    logprobs: list[Number]
+    is_valid: bool
+    is_admissible: bool
+    reward: Number
+    state_hash: str
+
+
+class BranchRef(Schema):
+    """A branch of an episode, for links and for the marks at its root step."""
+
+    id: str
+    branch_id: str
+    root_index: int
+    outcome: Outcome
+    effective_depth: Number
+    num_steps: int
+
+
+class EpisodeDetail(EpisodeSummary):
+    final_observation: str
+    steps: list[StepInfo]
+    branches: list[BranchRef]
+
+
+class BranchSummary(Schema):
+    """`id` is the permalink `<run_id>-<branch_id>`. `weights` by depth, `weights[0]` = 1."""
+
+    id: str
+    run_id: int
+    run_name: str
+    branch_id: str
+    episode_id: str
+    job_id: int
+    iteration: int
+    task: TaskInfo
+    root_index: int
+    root_rule: str
+    oracle: str
+    outcome: Outcome
+    reason: str
+    weight_rule: str
+    beta: float
+    is_trained: bool
+    is_episode_won: bool | None = Field(description="Whether the policy's own episode won")
+    effective_depth: Number
+    num_steps: int
+    weights: list[Number]
+
+
+class BranchStepInfo(Schema):
+    """Depth k of a branch. `scored[i]`: token i belongs to the action span that the weight uses.
+
+    `weight` = w_k follows from the steps before: exp(beta * sum of their `compatibility`).
+    `policy_action`: what the policy's episode did at this time; `probe_action`: what the policy
+    would do greedily in the oracle's state.
+    """
+
+    depth: int
+    observation: str
+    admissible: list[str]
+    prompt: str
+    action: str
+    token_ids: list[int]
+    tokens: list[str]
+    logprobs: list[Number]
+    scored: list[bool]
+    action_logprob_mean: Number
+    action_logprob_sum: Number
+    compatibility: Number
+    weight: Number
+    policy_action: str | None
+    probe_action: str | None
+    reward: Number
+    state_hash: str
+
+
+class BranchDetail(BranchSummary):
+    """A branch with every step, and the policy episode it starts from (null: not stored)."""
+
+    root_hash: str
+    restored_hash: str
+    is_restored_exactly: bool
+    final_observation: str | None
+    steps: list[BranchStepInfo]
+    episode: EpisodeDetail | None
+
+
+class DepthCell(Schema):
+    """Mean weight of the branch steps at one depth in one bucket of iterations."""
+
+    iteration: int = Field(description="First iteration of the bucket")
+    depth: int
+    mean_weight: Number
+    num_steps: int
+
+
+class DepthBucket(Schema):
+    """Marginal of one bucket: how many branches, and the mean of their effective depth."""
+
+    iteration: int
+    num_branches: int
+    effective_depth: Number
+
+
+class DepthMapResponse(Schema):
+    run_id: int
+    bucket_iterations: int
+    cells: list[DepthCell]
+    buckets: list[DepthBucket]
+
+
+class EvalResultInfo(Schema):
+    """`low`, `high`: Wilson interval at 95 %. `task_type` = `all` is the whole panel."""
+
+    task_type: str
+    num_tasks: int
+    num_won: int
+    rate: Number
+    low: Number
+    high: Number
+    mean_steps: Number
+
+
+class OutcomeInfo(Schema):
+    task_id: str
+    task_type: str
+    is_won: bool
+    num_steps: int
+
+
+class EvaluationInfo(Schema):
+    """One panel at one iteration. `outcomes` (every task) only when asked for."""
+
+    run_id: int
+    evaluation_id: str
+    job_id: int
+    iteration: int
+    panel: str
+    panel_hash: str
+    created_at: datetime
+    results: list[EvalResultInfo]
+    outcomes: list[OutcomeInfo] | None = None
+
+
+class EvaluationsResponse(Schema):
+    run_id: int
+    evaluations: list[EvaluationInfo]
+
+
+class CheckpointInfo(Schema):
+    run_id: int
+    iteration: int
+    path: str
+    weights_hash: str
+    num_bytes: int
+    created_at: datetime
+
+
+class CheckpointsResponse(Schema):
+    run_id: int
+    checkpoints: list[CheckpointInfo]
+
+
+class ConfigDifference(Schema):
+    """A config key whose value is not the same in all runs. `values` by run id; a run without the
+    key (say, without a `[sero]` section) has no entry."""
+
+    key: str
+    values: dict[int, JsonValue]
+
+
+class CompareResponse(Schema):
+    """`evaluations`: the newest one of each run and panel."""
+
+    runs: list[RunSummary]
+    config_differences: list[ConfigDifference]
+    evaluations: list[EvaluationInfo]
+    metric_keys: list[str] = Field(description="Keys that at least one of the runs has")

@@ -1,0 +1,100 @@
+"""Every setting of the service, read from the environment in one place.
+
+| variable | default | meaning |
+|---|---|---|
+| `SERO_HOME` | `./.sero` | runs, logs, embedded services |
+| `SERO_DATABASE_URL` | socket below the home | `postgresql+psycopg://...` |
+| `SERO_BROKER_URL` | socket below the home | Celery broker |
+| `SERO_API_URL` | `http://127.0.0.1:8000` | where clients find the API |
+| `SERO_DASHBOARD_URL` | `http://127.0.0.1:8501` | where people find the dashboard |
+| `SERO_CONFIGS` | `configs` beside the packages | folder of the presets |
+| `SERO_LEASE_S`, `SERO_HEARTBEAT_S` | 60, 15 | how long a silent worker keeps its job; its beat |
+| `SERO_MAX_ATTEMPTS` | 3 | attempts that may fail before the job fails |
+| `SERO_ALLOWED_HOSTS` | `127.0.0.1,localhost,testserver` | Host headers the API answers to |
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+_REPOSITORY = Path(__file__).resolve().parent.parent
+
+
+class Settings(BaseModel):
+    """Frozen settings of one process. `lease_s`, `heartbeat_s` are seconds."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    home: Path = Path(".sero")
+    database_url: str = ""
+    broker_url: str = ""
+    api_url: str = "http://127.0.0.1:8000"
+    dashboard_url: str = "http://127.0.0.1:8501"
+    configs_dir: Path = _REPOSITORY / "configs"
+    lease_s: float = Field(default=60.0, gt=0)
+    heartbeat_s: float = Field(default=15.0, gt=0)
+    max_attempts: int = Field(default=3, ge=1)
+    allowed_hosts: tuple[str, ...] = ("127.0.0.1", "localhost", "testserver")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _sockets_below_home(cls, values: dict[str, object]) -> dict[str, object]:
+        home = Path(str(values.get("home") or ".sero")).absolute()
+        filled = {**values, "home": home}
+        filled["database_url"] = (
+            values.get("database_url") or f"postgresql+psycopg://sero@/sero?host={home}/sockets"
+        )
+        filled["broker_url"] = (
+            values.get("broker_url") or f"redis+socket://{home}/sockets/valkey.sock"
+        )
+        return filled
+
+    @model_validator(mode="after")
+    def _beat_within_lease(self) -> Self:
+        if self.heartbeat_s * 2 > self.lease_s:
+            raise ValueError(
+                f"SERO_HEARTBEAT_S={self.heartbeat_s} with SERO_LEASE_S={self.lease_s}: one lost "
+                "beat would lose the job; allowed: a lease of at least two beats"
+            )
+        return self
+
+    @property
+    def runs_dir(self) -> Path:
+        """Folder of all run directories."""
+        return self.home / "runs"
+
+    def run_dir(self, run_id: int) -> Path:
+        """Directory of one run: config.toml, records.jsonl, checkpoints/, log.txt."""
+        return self.runs_dir / str(run_id)
+
+    @classmethod
+    def from_env(cls, environ: Mapping[str, str] | None = None) -> Settings:
+        """Read `SERO_*` variables; an empty one counts as absent.
+
+        Errors: pydantic.ValidationError naming the setting.
+        """
+        source = os.environ if environ is None else environ
+        values: dict[str, object] = {
+            name: source[variable] for name, variable in _VARIABLES.items() if source.get(variable)
+        }
+        if hosts := source.get("SERO_ALLOWED_HOSTS"):
+            values["allowed_hosts"] = tuple(host.strip() for host in hosts.split(","))
+        return cls.model_validate(values)
+
+
+_VARIABLES = {
+    "home": "SERO_HOME",
+    "database_url": "SERO_DATABASE_URL",
+    "broker_url": "SERO_BROKER_URL",
+    "api_url": "SERO_API_URL",
+    "dashboard_url": "SERO_DASHBOARD_URL",
+    "configs_dir": "SERO_CONFIGS",
+    "lease_s": "SERO_LEASE_S",
+    "heartbeat_s": "SERO_HEARTBEAT_S",
+    "max_attempts": "SERO_MAX_ATTEMPTS",
+}
