@@ -1,0 +1,213 @@
+"""Batched generation and scoring with a transformers model in the trainer's own process.
+
+Prompts are right-padded for the prefill (pure causal attention, natural positions), so the cache
+has holes between a short prompt and its first answer token; while decoding the holes are masked and
+positions continue from the row's own length. A row never sees padding (correctness.md T18), and its
+tokens depend on its prompt and seed alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, cast
+
+import numpy as np
+import torch
+from transformers import DynamicCache
+
+from sero_core.batch import microbatches, pad
+from sero_core.engines.sampling import choose, seed_words, uniforms
+from sero_core.policy import Policy, log_softmax_at, logits_at
+from sero_core.types import Completion, SeroError
+
+if TYPE_CHECKING:
+    from sero_core.config import TransformersEngine
+
+SCORE_TOKENS = 8192
+"""Padded tokens per forward pass of `score`."""
+
+
+@dataclass(slots=True)
+class _Rows:
+    """The rows of one generation batch that are still being written."""
+
+    index: list[int]
+    lens_B: torch.Tensor
+    words: np.ndarray
+    mask_BK: torch.Tensor
+    cache: DynamicCache
+
+
+class TransformersRuntime:
+    """Engine `transformers`. It reads the policy's live parameters; `load` swaps the policy."""
+
+    def __init__(self, config: TransformersEngine, policy: Policy) -> None:
+        self._batch_size = config.batch_size
+        self._policy = policy
+
+    def load(self, policy: Policy) -> None:
+        """Use this policy from now on."""
+        self._policy = policy
+
+    def generate(
+        self,
+        prompts: Sequence[tuple[int, ...]],
+        *,
+        temperature: float,
+        max_new_tokens: int,
+        seeds: Sequence[int],
+    ) -> list[Completion]:
+        """Sample one completion per prompt, in order; temperature 0 is greedy.
+
+        A row's tokens depend on its prompt and its seed, not on the other rows. Log-probabilities
+        are float32 under softmax(logits / temperature) of the full vocabulary (temperature 1 if
+        greedy). A sampled stop token is the last token id and not part of the text; `is_truncated`
+        means that `max_new_tokens` came first.
+        Errors: `SeroError` for an empty prompt, another number of seeds, a negative temperature.
+        """
+        if len(seeds) != len(prompts):
+            raise SeroError(f"got {len(seeds)} seeds for {len(prompts)} prompts, expected as many")
+        if not all(prompts) or temperature < 0 or max_new_tokens < 1:
+            raise SeroError(
+                "expected prompts that are not empty, temperature >= 0 and max_new_tokens >= 1, "
+                f"got {min(map(len, prompts), default=0)} ids, {temperature} and {max_new_tokens}"
+            )
+        order = sorted(range(len(prompts)), key=lambda index: (len(prompts[index]), prompts[index]))
+        answers: dict[int, Completion] = {}
+        for start in range(0, len(order), self._batch_size):
+            chosen = order[start : start + self._batch_size]
+            completions = _generate(
+                self._policy,
+                [prompts[index] for index in chosen],
+                temperature,
+                max_new_tokens,
+                [seeds[index] for index in chosen],
+            )
+            answers.update(zip(chosen, completions, strict=True))
+        return [answers[index] for index in range(len(prompts))]
+
+    def score(
+        self,
+        prompts: Sequence[tuple[int, ...]],
+        completions: Sequence[tuple[int, ...]],
+        *,
+        temperature: float = 1.0,
+    ) -> list[tuple[float, ...]]:
+        """Teacher-forced log-probabilities of each completion's tokens, in order, float32.
+
+        Errors: `SeroError` for an empty prompt or another number of completions.
+        """
+        if len(completions) != len(prompts) or not all(prompts) or temperature <= 0:
+            raise SeroError("expected one completion per non-empty prompt and a temperature > 0")
+        ids = [torch.tensor(p + c) for p, c in zip(prompts, completions, strict=True)]
+        lengths = [len(row) for row in ids]
+        scores: list[tuple[float, ...]] = [()] * len(prompts)
+        scored = [index for index, completion in enumerate(completions) if completion]
+        for rows in microbatches(lengths, scored, SCORE_TOKENS):
+            padded = pad(
+                [ids[row] for row in rows], [len(prompts[row]) for row in rows], self._policy.device
+            )
+            with torch.inference_mode():
+                logits_NV = logits_at(
+                    self._policy, padded.input_ids_BL, padded.row_N, padded.position_N
+                )
+                temperature_N = torch.full_like(logits_NV[:, 0], temperature)
+                values = log_softmax_at(logits_NV, padded.target_N, temperature_N).tolist()
+            start = 0
+            for row in rows:
+                stop = start + len(completions[row])
+                scores[row] = tuple(values[start:stop])
+                start = stop
+        return scores
+
+
+@torch.inference_mode()
+def _generate(
+    policy: Policy,
+    prompts: Sequence[tuple[int, ...]],
+    temperature: float,
+    max_new_tokens: int,
+    seeds: Sequence[int],
+) -> list[Completion]:
+    tokens: list[list[int]] = [[] for _ in prompts]
+    logprobs: list[list[float]] = [[] for _ in prompts]
+    stops = set(policy.stop_ids)
+    rows, hidden_BH = _prefill(policy, prompts, seeds)
+    for step in range(max_new_tokens):
+        logits_BV = policy.head(hidden_BH.float()).float()
+        token_B, logprob_B = choose(logits_BV, temperature, uniforms(rows.words, step))
+        alive: list[int] = []
+        sampled = cast(list[int], token_B.tolist())
+        for place, (token, logprob) in enumerate(zip(sampled, logprob_B.tolist(), strict=True)):
+            index = rows.index[place]
+            if tokens[index] and tokens[index][-1] in stops:
+                continue
+            tokens[index].append(token)
+            logprobs[index].append(logprob)
+            if token not in stops:
+                alive.append(place)
+        if not alive or step == max_new_tokens - 1:
+            break
+        if 2 * len(alive) <= len(rows.index):
+            _keep(rows, alive)
+            token_B = token_B[torch.tensor(alive, device=token_B.device)]
+        hidden_BH = _decode(policy, rows, token_B)
+    return [
+        _completion(policy, ids, values, stops)
+        for ids, values in zip(tokens, logprobs, strict=True)
+    ]
+
+
+def _prefill(
+    policy: Policy, prompts: Sequence[tuple[int, ...]], seeds: Sequence[int]
+) -> tuple[_Rows, torch.Tensor]:
+    """Run each distinct prompt once; returns the rows and their last hidden states (B, H)."""
+    distinct = list(dict.fromkeys(prompts))
+    place = {prompt: index for index, prompt in enumerate(distinct)}
+    ids_BL = torch.nn.utils.rnn.pad_sequence(
+        [torch.tensor(prompt) for prompt in distinct], batch_first=True
+    ).to(policy.device)
+    lens_B = torch.tensor([len(prompt) for prompt in distinct], device=policy.device)
+    cache = DynamicCache()
+    with policy.autocast():
+        output = policy.body(input_ids=ids_BL, cache=cache, use_cache=True)
+    hidden_BH = output.last_hidden_state[torch.arange(len(distinct)), lens_B - 1]
+    if len(distinct) < len(prompts):
+        source = torch.tensor([place[prompt] for prompt in prompts], device=policy.device)
+        cache.batch_select_indices(source)
+        hidden_BH, lens_B = hidden_BH[source], lens_B[source]
+    mask_BK = torch.arange(ids_BL.shape[1], device=policy.device)[None, :] < lens_B[:, None]
+    return _Rows(list(range(len(prompts))), lens_B, seed_words(seeds), mask_BK, cache), hidden_BH
+
+
+def _decode(policy: Policy, rows: _Rows, token_B: torch.Tensor) -> torch.Tensor:
+    """Append one token to every row; returns the new hidden states (B, H)."""
+    rows.mask_BK = torch.cat([rows.mask_BK, torch.ones_like(rows.mask_BK[:, :1])], dim=1)
+    with policy.autocast():
+        output = policy.body(
+            input_ids=token_B[:, None],
+            attention_mask=rows.mask_BK[:, None, None, :],
+            position_ids=rows.lens_B[:, None],
+            cache=rows.cache,
+            use_cache=True,
+        )
+    rows.lens_B = rows.lens_B + 1
+    return output.last_hidden_state[:, 0]
+
+
+def _keep(rows: _Rows, alive: list[int]) -> None:
+    """Drop finished rows; worth its copy once half of them are finished."""
+    kept = torch.tensor(alive, device=rows.lens_B.device)
+    rows.index = [rows.index[place] for place in alive]
+    rows.words = rows.words[alive]
+    rows.lens_B, rows.mask_BK = rows.lens_B[kept], rows.mask_BK[kept]
+    rows.cache.batch_select_indices(kept)
+
+
+def _completion(
+    policy: Policy, ids: list[int], logprobs: list[float], stops: set[int]
+) -> Completion:
+    is_truncated = ids[-1] not in stops
+    text = policy.tokenizer.decode(ids if is_truncated else ids[:-1], skip_special_tokens=False)
+    return Completion(tuple(ids), tuple(logprobs), cast(str, text), is_truncated)

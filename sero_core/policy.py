@@ -1,0 +1,200 @@
+"""The policy: a causal language model with its tokenizer, and the one way its logits are computed.
+
+Folders hold `config.json`, safetensors and a fast tokenizer. Nothing is downloaded and nothing is
+unpickled. The model stays in eval mode, in training too, so the sampled and the trained
+log-probabilities come from the same function (correctness.md T12).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+from torch import nn
+from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig, PreTrainedModel
+from transformers.tokenization_utils_base import PreTrainedTokenizerBase
+from transformers.utils import logging
+
+from sero_core.types import SeroError
+
+DEMO_POLICY = Path(__file__).parent / "demo_policy"
+"""The policy that ships with the package; `path = "demo"` names it."""
+
+_DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+_END_OF_TURN = ("<|im_end|>", "<|eot_id|>", "<end_of_turn>")
+
+
+class PolicyError(SeroError):
+    """A policy folder or model that cannot be used; the message says which and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """A model, its tokenizer and the tokens that end an answer.
+
+    `stop_ids` are all end-of-sequence ids of the generation config, the model config and the
+    tokenizer, and the end-of-turn token of the chat template. Parameters are float32; `dtype` is
+    the precision of the forward pass (bfloat16 runs under autocast, so a learning rate of 1e-6
+    still moves the weights). Log-probabilities are float32 always.
+    """
+
+    model: PreTrainedModel
+    tokenizer: PreTrainedTokenizerBase
+    stop_ids: tuple[int, ...]
+    dtype: torch.dtype = torch.float32
+
+    @property
+    def device(self) -> torch.device:
+        return self.model.device
+
+    @property
+    def body(self) -> nn.Module:
+        """The model without its output projection: token ids to hidden states."""
+        return self.model.base_model
+
+    @property
+    def head(self) -> nn.Module:
+        """The output projection: hidden states (N, H) to logits (N, V)."""
+        return cast(nn.Module, self.model.get_output_embeddings())
+
+    def autocast(self) -> contextlib.AbstractContextManager[Any]:
+        """The precision of the forward pass."""
+        if self.dtype == torch.float32:
+            return contextlib.nullcontext()
+        return torch.autocast(self.device.type, dtype=self.dtype)
+
+    def require_eval_mode(self) -> None:
+        """Errors: `PolicyError` if a part of the model is in training mode (active dropout)."""
+        active = [name for name, module in self.model.named_modules() if module.training]
+        if active:
+            raise PolicyError(
+                f"the model must stay in eval mode (dropout off), got training mode in {active[:3]}"
+            )
+
+
+def load_policy(
+    path: str, dtype: str = "float32", num_threads: int = 1, device: str | None = None
+) -> Policy:
+    """Read a policy from a local folder (`demo` = the one that ships with the package).
+
+    `dtype` is `float32` or `bfloat16`; `device` defaults to `cuda` where there is one, else `cpu`;
+    `num_threads` sets torch's threads for this process (CPU only).
+    Errors: `PolicyError` for a missing folder, no safetensors, an unknown dtype, or a model whose
+    logits are not `head(body(ids))`.
+    """
+    folder = DEMO_POLICY if path == "demo" else Path(path)
+    if dtype not in _DTYPES:
+        raise PolicyError(f"policy dtype: got {dtype!r}, expected one of {sorted(_DTYPES)}")
+    if not (folder / "config.json").is_file() or not _weight_files(folder):
+        raise PolicyError(f"policy {path!r}: expected config.json and *.safetensors in {folder}")
+    place = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    if place.type == "cpu":
+        torch.set_num_threads(num_threads)
+    logging.disable_progress_bar()
+    model = AutoModelForCausalLM.from_pretrained(
+        folder,
+        dtype=torch.float32,
+        attn_implementation="sdpa",
+        use_safetensors=True,
+        local_files_only=True,
+        trust_remote_code=False,
+    )
+    tokenizer = AutoTokenizer.from_pretrained(
+        folder, local_files_only=True, trust_remote_code=False
+    )
+    cast(nn.Module, model).to(place)
+    return make_policy(cast(PreTrainedModel, model), tokenizer, _DTYPES[dtype])
+
+
+def make_policy(
+    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, dtype: torch.dtype = torch.float32
+) -> Policy:
+    """Wrap a model that is already in memory: eval mode, stop ids, and a check of its logits.
+
+    Errors: `PolicyError` if logits are not `head(body(ids))` (scaled or capped logits).
+    """
+    model.eval()
+    policy = Policy(model, tokenizer, _stop_ids(model, tokenizer), dtype)
+    probe_BL = torch.zeros((1, 2), dtype=torch.long, device=policy.device)
+    with torch.inference_mode():
+        expected = model(input_ids=probe_BL, use_cache=False).logits.float()
+        got = policy.head(policy.body(input_ids=probe_BL, use_cache=False).last_hidden_state)
+    if not torch.allclose(got.float(), expected, atol=1e-4, rtol=1e-4):
+        raise PolicyError(f"{type(model).__name__}: its logits are not head(body(ids))")
+    return policy
+
+
+def save_policy(policy: Policy, folder: Path) -> None:
+    """Write config, float32 safetensors and tokenizer; `load_policy` reads the folder back."""
+    folder.mkdir(parents=True, exist_ok=True)
+    logging.disable_progress_bar()
+    policy.model.save_pretrained(folder, safe_serialization=True)
+    policy.tokenizer.save_pretrained(folder)
+
+
+def weights_hash(folder: Path) -> str:
+    """SHA-256 (hex) of the safetensors file; of all shards in name order where there are several.
+
+    Errors: `PolicyError` if the folder has no weights.
+    """
+    files = _weight_files(folder)
+    if not files:
+        raise PolicyError(f"no model*.safetensors in {folder}")
+    digest = hashlib.sha256()
+    for file in files:
+        with file.open("rb") as stream:
+            while chunk := stream.read(1 << 20):
+                digest.update(chunk)
+    return digest.hexdigest()
+
+
+def clone_policy(policy: Policy) -> Policy:
+    """A frozen copy with its own parameters: the reference policy of the KL term."""
+    model = type(policy.model)(policy.model.config)
+    model.load_state_dict(policy.model.state_dict())
+    cast(nn.Module, model).to(policy.device).requires_grad_(False).eval()
+    return Policy(model, policy.tokenizer, policy.stop_ids, policy.dtype)
+
+
+def logits_at(
+    policy: Policy, input_ids_BL: torch.Tensor, row_N: torch.Tensor, position_N: torch.Tensor
+) -> torch.Tensor:
+    """Next-token logits (N, V) in float32 after `input_ids_BL[row, : position + 1]`.
+
+    Rows are right-padded: with causal attention and natural positions no padding is ever visible to
+    a real token, so there is no mask. The output projection runs on the asked positions only.
+    """
+    with policy.autocast():
+        output = policy.body(input_ids=input_ids_BL, use_cache=False)
+    hidden_NH = output.last_hidden_state[row_N, position_N].float()
+    return policy.head(hidden_NH).float()
+
+
+def log_softmax_at(
+    logits_NV: torch.Tensor, target_N: torch.Tensor, temperature_N: torch.Tensor
+) -> torch.Tensor:
+    """log softmax(logits / temperature)[target] in float32, shape (N,). Temperatures are > 0."""
+    logprobs_NV = torch.log_softmax(logits_NV.float() / temperature_N[:, None], dim=-1)
+    return logprobs_NV.gather(1, target_N[:, None])[:, 0]
+
+
+def _weight_files(folder: Path) -> list[Path]:
+    return sorted(folder.glob("model*.safetensors"))
+
+
+def _stop_ids(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> tuple[int, ...]:
+    generation = cast("GenerationConfig | None", model.generation_config)
+    found: set[int] = set()
+    configured = generation.eos_token_id if generation is not None else None
+    for value in (tokenizer.eos_token_id, model.config.eos_token_id, configured):
+        ids = value if isinstance(value, list) else [value]
+        found.update(token for token in ids if isinstance(token, int))
+    vocabulary = tokenizer.get_vocab()
+    found.update(vocabulary[token] for token in _END_OF_TURN if token in vocabulary)
+    if not found:
+        raise PolicyError("the model has no end-of-sequence token, so no answer could ever end")
+    return tuple(sorted(found))
