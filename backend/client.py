@@ -223,7 +223,7 @@ class SeroClient:
     # ---- operation
 
     def jobs(self, *, state: s.JobState | None = None, limit: int = 100) -> s.JobsResponse:
-        """Running and waiting jobs first (in the order of the queue), then the newest ended ones."""
+        """Running and waiting jobs first, in the order of the queue; then the newest ended ones."""
         return self._get("/jobs", s.JobsResponse, {"state": state, "limit": limit})
 
     def workers(self) -> s.WorkersResponse:

@@ -135,7 +135,8 @@ class BranchSummary(Schema):
 class BranchStepInfo(Schema):
     """Depth k of a branch. `scored[i]`: token i belongs to the action span that the weight uses.
 
-    `weight` = w_k follows from the steps before: exp(beta * sum of their `compatibility`).
+    `compatibility` = c_k = exp(beta * ell_k); ell_k = mean or sum of the span (`weight_rule`);
+    `weight` = w_k = product of the `compatibility` of the steps before, so w_0 = 1.
     `policy_action`: what the policy's episode did at this time; `probe_action`: what the policy
     would do greedily in the oracle's state.
     """

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Literal
 
-from pydantic import ConfigDict, Field
+from pydantic import ConfigDict, Field, JsonValue
 
 from backend.schemas.base import Config, JobKind, JobState, Number, RunStatus, Schema
 
@@ -17,7 +17,7 @@ class SubmitRequest(Schema):
 
     config: Config | None = None
     preset: str | None = None
-    overrides: Config = {}
+    overrides: Config = Field(default_factory=dict[str, JsonValue])
     name: str | None = Field(default=None, description="Replaces the config's name")
 
 

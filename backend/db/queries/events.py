@@ -1,0 +1,43 @@
+"""The audit trail: one row for each state change."""
+
+from __future__ import annotations
+
+from sqlalchemy import Connection, insert, select
+
+from backend.db.models import Event
+from backend.schemas import EventInfo, EventsResponse
+
+
+def add_event(
+    connection: Connection,
+    kind: str,
+    message: str,
+    *,
+    run_id: int | None = None,
+    job_id: int | None = None,
+    attempt: int | None = None,
+    worker_id: str | None = None,
+) -> None:
+    """Append an event. `kind` is `<thing>.<what happened>`, `message` one sentence."""
+    connection.execute(
+        insert(Event).values(
+            kind=kind,
+            message=message,
+            run_id=run_id,
+            job_id=job_id,
+            attempt=attempt,
+            worker_id=worker_id,
+        )
+    )
+
+
+def list_events(connection: Connection, run_id: int, since: int, limit: int) -> EventsResponse:
+    """Events of a run after id `since`, oldest first."""
+    rows = connection.execute(
+        select(*Event.__table__.columns)
+        .where(Event.run_id == run_id, Event.id > since)
+        .order_by(Event.id)
+        .limit(limit)
+    ).all()
+    events = [EventInfo.model_validate(row) for row in rows]
+    return EventsResponse(events=events, next_since=events[-1].id if events else since)

@@ -1,0 +1,85 @@
+"""A real PostgreSQL for the session, a migrated database of its own for each test."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+from sqlalchemy import Engine, make_url
+
+from backend.db.engine import make_engine
+from backend.db.migrate import upgrade
+from backend.settings import Settings
+from backend.supervisor.postgres import EmbeddedPostgres
+
+TEMPLATE = "sero_template"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    here = Path(__file__).parent
+    for item in items:
+        if here in item.path.parents:
+            item.add_marker(pytest.mark.service)
+
+
+class Databases:
+    """Makes databases on one server."""
+
+    def __init__(self, url: str) -> None:
+        self._url = make_url(url)
+        self._count = 0
+
+    def url(self, database: str) -> str:
+        return self._url.set(database=database).render_as_string(hide_password=False)
+
+    def create(self, template: str = "template1") -> str:
+        """The URL of a new database."""
+        self._count += 1
+        name = f"test_{self._count}"
+        self.execute(f"CREATE DATABASE {name} TEMPLATE {template}")
+        return self.url(name)
+
+    def execute(self, statement: str) -> None:
+        host = str(self._url.query["host"])
+        with psycopg.connect(
+            host=host, user=self._url.username, dbname="postgres", autocommit=True
+        ) as connection:
+            connection.execute(statement)
+
+
+@pytest.fixture(scope="session")
+def databases(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Databases]:
+    server = EmbeddedPostgres(tmp_path_factory.mktemp("postgres"), durable=False)
+    server.start()
+    made = Databases(server.url)
+    made.execute(f"CREATE DATABASE {TEMPLATE}")
+    upgrade(made.url(TEMPLATE))
+    yield made
+    server.remove()
+
+
+@pytest.fixture
+def database_url(databases: Databases) -> str:
+    return databases.create(TEMPLATE)
+
+
+@pytest.fixture
+def engine(database_url: str) -> Iterator[Engine]:
+    made = make_engine(database_url, pool_size=20)
+    yield made
+    made.dispose()
+
+
+@pytest.fixture
+def settings(database_url: str, tmp_path: Path) -> Settings:
+    """Short leases; no broker listens at the address."""
+    return Settings(
+        home=tmp_path,
+        database_url=database_url,
+        broker_url="redis://127.0.0.1:1/0",
+        configs_dir=Path(__file__).parent / "configs",
+        lease_s=2.0,
+        heartbeat_s=0.5,
+    )
