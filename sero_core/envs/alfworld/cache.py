@@ -1,8 +1,8 @@
 """Compiled games in memory and on disk.
 
 On disk a compiled game is one JSON file named by the content hash of the game file and the engine
-version, written to a temporary name and moved into place, so several processes may fill one directory.
-A damaged entry is compiled again.
+version. It is written to a temporary name and moved into place, so several processes may fill one
+directory. A damaged entry is compiled again.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _memory: OrderedDict[str, Game] = OrderedDict()
 
 @dataclass(frozen=True, slots=True)
 class CompileReport:
-    """What `compile_directory` did: counts, and (file, reason) for each game that was not compiled."""
+    """What `compile_directory` did. `failures` are (file, reason) of games not compiled."""
 
     num_compiled: int
     num_cached: int

@@ -37,12 +37,13 @@ def encode(game: Game) -> str:
 
 
 def decode(content: str, expected_hash: str) -> Game:
-    """The game behind `encode`'s text. Raises ValueError when it is another game, version or shape."""
+    """The game behind `encode`'s text; ValueError for another game, version or shape."""
     data = cast("dict[str, Any]", json.loads(content))
     try:
         found = (data["content_hash"], data["engine_version"])
         if found != (expected_hash, ENGINE_VERSION):
-            raise ValueError(f"compiled game is {found}, expected {(expected_hash, ENGINE_VERSION)}")
+            expected = (expected_hash, ENGINE_VERSION)
+            raise ValueError(f"compiled game is {found}, expected {expected}")
         return Game(
             content_hash=data["content_hash"],
             task_text=data["task_text"],
@@ -65,13 +66,17 @@ def decode(content: str, expected_hash: str) -> Game:
 
 
 def _thing(row: list[Any]) -> Thing:
-    values = dict(zip(_THING_FIELDS, row, strict=True))
-    return Thing(**{**values, "contents": tuple(values["contents"])})
+    *values, contents = row
+    if len(row) != len(_THING_FIELDS):
+        raise ValueError(f"an object has {len(_THING_FIELDS)} fields, got {len(row)}")
+    return Thing(*values, contents=tuple(contents))
 
 
 def _receptacle(row: list[Any]) -> Receptacle:
-    values = dict(zip(_RECEPTACLE_FIELDS, row, strict=True))
-    return Receptacle(**{**values, "fits": tuple(values["fits"])})
+    *values, fits = row
+    if len(row) != len(_RECEPTACLE_FIELDS):
+        raise ValueError(f"a receptacle has {len(_RECEPTACLE_FIELDS)} fields, got {len(row)}")
+    return Receptacle(*values, fits=tuple(fits))
 
 
 def _condition(tree: list[Any]) -> Condition:

@@ -29,7 +29,7 @@ _SIGNATURES: Final[dict[str, tuple[str, ...]]] = {
     "objectatlocation": ("object", "location"),
     "holds": ("agent", "object"),
     "holdsany": ("agent",),
-    **{flag: ("object",) for flag in OBJECT_FLAGS},
+    **dict.fromkeys(OBJECT_FLAGS, ("object",)),
     "receptacleatlocation": ("receptacle", "location"),
     "receptacletype": ("receptacle", "rtype"),
     "objecttype": ("object", "otype"),
@@ -40,7 +40,7 @@ _SIGNATURES: Final[dict[str, tuple[str, ...]]] = {
     **dict.fromkeys(("pickupable", "toggleable", "sliceable"), ("object",)),
     **dict.fromkeys(("cleanable", "heatable", "coolable"), ("object",)),
 }
-"""Argument types of the predicates that rules and texts read; a file that differs is not supported."""
+"""Argument types of the predicates that rules and texts read; other files are not supported."""
 
 _DYNAMIC: Final = frozenset(
     {"atlocation", "opened", "inreceptacle", "objectatlocation", "holds", "holdsany", "checked"}
@@ -246,7 +246,7 @@ class _Compiler:
     def _reachable(
         self, things: tuple[Thing, ...], receptacles: tuple[Receptacle, ...]
     ) -> tuple[int, int, int]:
-        """Bit masks of `objectatlocation` atoms, hot objects and cool objects that can become true."""
+        """Masks of what can become true: `objectatlocation` atoms, hot objects, cool objects."""
         holdable = self._holdable(things)
         besides = hot = cool = 0
         for fact in self.facts.pairs("objectatlocation"):
@@ -270,20 +270,20 @@ class _Compiler:
     def _atom(self, fact: Fact) -> int:
         """The number of a changeable fact."""
         numbers, predicate = self.atoms, fact[0]
-        first = fact[1] if len(fact) > 1 else ""
+        first, last = fact[1], fact[-1]
         if predicate == "inreceptacle":
-            place = self.receptacle_index[fact[2]] * numbers.num_objects
+            place = self.receptacle_index[last] * numbers.num_objects
             return numbers.inside + place + self.object_index[first]
         if predicate == "objectatlocation":
-            place = self.location_index[fact[2]] * numbers.num_objects
+            place = self.location_index[last] * numbers.num_objects
             return numbers.beside + place + self.object_index[first]
         if predicate in OBJECT_FLAGS:
             run = OBJECT_FLAGS.index(predicate) * numbers.num_objects
             return numbers.flags + run + self.object_index[first]
         if predicate == "holds":
-            return numbers.held + self.object_index[fact[2]]
+            return numbers.held + self.object_index[last]
         if predicate == "atlocation":
-            return numbers.at + self.location_index[fact[2]]
+            return numbers.at + self.location_index[last]
         if predicate == "opened":
             return numbers.opened + self.receptacle_index[first]
         if predicate == "holdsany":
@@ -315,7 +315,7 @@ class _Compiler:
         return pddl.ground(problem.goal, universe, literal)
 
     def _goal_axiom(self, goal: Condition, start: frozenset[int]) -> set[Fact]:
-        """The planner's helper fact for a quantified goal: present for ever if true at the start."""
+        """The planner's helper fact of a quantified goal: stays for ever if true at the start."""
         formula = self.facts.problem.goal
         if not holds(goal, start) or not pddl.has_quantifier(formula):
             return set()

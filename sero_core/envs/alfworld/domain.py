@@ -1,10 +1,10 @@
 """Which game logic the native engine knows, by content hash.
 
-A `game.tw-pddl` file carries its own PDDL domain and its own text grammar. The native engine has the
-ALFRED rules written in Python, so it may play a file only when domain and grammar are, byte for byte,
-ones whose behavior it reproduces. Two pairs are known: `release` (the files of ALFWorld's official
-json_2.1.1 release, all 3,827 games) and `package` (the templates inside the alfworld 0.4.2 wheel, which
-generated games may use). They differ in one rule: `release` also cleans at a receptacle of SinkType.
+A `game.tw-pddl` file carries its own PDDL domain and text grammar. The native engine has the ALFRED
+rules written in Python, so it may play a file only when domain and grammar are, byte for byte, ones
+whose behavior it reproduces. Two pairs are known: `release` (the games of ALFWorld's official
+json_2.1.1 release) and `package` (the templates inside the alfworld 0.4.2 wheel, which generated
+games may use). They differ in one rule: `release` also cleans at a receptacle of SinkType.
 """
 
 from __future__ import annotations

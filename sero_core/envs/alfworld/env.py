@@ -88,9 +88,9 @@ class NativeSession:
 class AlfworldEnv:
     """`Environment` for `game.tw-pddl` files.
 
-    `engine="native"` plays games whose logic is known natively and hands any other game, with a warning
-    that names it, to the stock engine. `cache_dir` holds compiled games (`cache.py`); None is the
-    default directory. Neither a step limit nor a reward is applied here.
+    `engine="native"` plays games whose logic is known natively and hands any other game, with a
+    warning that names it, to the stock engine. `cache_dir` holds compiled games (`cache.py`); None
+    is the default directory. Neither a step limit nor a reward is applied here.
     """
 
     def __init__(self, engine: EngineName = "native", cache_dir: Path | None = None) -> None:
@@ -105,7 +105,7 @@ class AlfworldEnv:
         self._observation: Observation | None = None
 
     def reset(self, task: Task) -> Observation:
-        """Start an episode of `task`. Raises ValueError if its file is not the one that was listed."""
+        """Start an episode of `task`. ValueError if its file is not the one that was listed."""
         session = self._open(task)
         observation = session.reset()
         self._task, self._session, self._actions = task, session, []

@@ -1,8 +1,8 @@
 """A compiled ALFWorld game: everything about a `game.tw-pddl` file that never changes in play.
 
-Objects, receptacles and locations are indices in the order of their raw ids, which is the order in
-which the stock engine lists them. What can change is a set of numbered atoms (`Atoms`); a state is a
-pair of bit masks over them (`native.State`). `compiler.py` makes a `Game` from a file.
+Objects, receptacles and locations are indices in the order of their raw ids, which is the order
+in which the stock engine lists them. What can change is a set of numbered atoms (`Atoms`); a state
+is a pair of bit masks over them (`native.State`). `compiler.py` makes a `Game` from a file.
 """
 
 from __future__ import annotations
@@ -55,10 +55,10 @@ class Receptacle:
 
 @dataclass(frozen=True, slots=True)
 class Atoms:
-    """Numbers of the facts that can change. One bit each; a group is a range that starts at a base.
+    """Numbers of the facts that can change. One bit each; a group is a range from a base on.
 
-    `inside + r * num_objects + o`: object o is in receptacle r. `beside + l * num_objects + o`: it is
-    at location l. `flags + f * num_objects + o`: it has OBJECT_FLAGS[f]. The rest: `base + index`.
+    `inside + r * num_objects + o`: object o is in receptacle r. `beside + l * num_objects + o`: it
+    is at location l. `flags + f * num_objects + o`: it has OBJECT_FLAGS[f]. Else `base + index`.
     """
 
     num_objects: int
@@ -163,7 +163,7 @@ class Game:
 
 
 def fact_digest(fact: Fact) -> int:
-    """128-bit hash of one fact. A set of facts has the sum of its members' digests, modulo 2**128."""
+    """128-bit hash of one fact. A set of facts has the sum of its facts' digests, mod 2**128."""
     return int.from_bytes(blake2b("\x1f".join(fact).encode(), digest_size=16).digest(), "big")
 
 

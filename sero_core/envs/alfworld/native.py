@@ -1,10 +1,10 @@
 """The native engine: an immutable state and pure functions over it.
 
-Behavior is that of the ALFRED domain under the stock engine (textworld 1.7.0 over fast-downward), as
-observed: the same commands in the same order, the same facts, the same words. Peculiarities that are
-kept on purpose:
+Behavior is that of the ALFRED domain under the stock engine (textworld 1.7.0 over fast-downward),
+as observed: the same commands in the same order, the same facts, the same words. Peculiarities that
+are kept on purpose:
 
-- `examine <object>` needs the object in the hand (the domain's other alternative has a typing error).
+- `examine <object>` needs the object in the hand (the domain's other case has a typing error).
 - `go to` is not offered for receptacles at the agent's own location (it would change nothing).
 - Deleted facts are remembered as `not_...` facts; `look` reads them.
 - `use` switches on, always; the fact `ison` ends up deleted.
@@ -37,9 +37,9 @@ _DIGEST_MODULUS = 1 << 128
 class State(NamedTuple):
     """A reached state. Equal states of one game have equal facts; hashable, a few kilobytes.
 
-    `location` and `held` (-1: empty hand) repeat what is in `true`, for speed. `true` and `false` are
-    bit masks over `game.atoms`: facts that hold, and facts that an action deleted. `digest` is the
-    sum of the digests of all facts (`game.facts_digest`).
+    `location` and `held` (-1: empty hand) repeat what is in `true`, for speed. `true` and `false`
+    are bit masks over `game.atoms`: facts that hold, and facts that an action deleted. `digest` is
+    the sum of the digests of all facts (`game.facts_digest`).
     """
 
     location: int
@@ -142,7 +142,7 @@ def is_won(game: Game, state: State) -> bool:
 
 
 def facts(game: Game, state: State) -> frozenset[Fact]:
-    """Every fact of the state, with the names that the player reads, as the stock engine lists them."""
+    """Every fact of the state as the stock engine lists it, with the names the player reads."""
     shown = set(game.static_facts)
     shown.update(game.atom_fact(atom) for atom in bits(state.true))
     for atom in bits(state.false):

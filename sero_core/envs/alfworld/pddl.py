@@ -88,7 +88,7 @@ def typed_names(words: Tree) -> Iterator[tuple[str, str]]:
 
 
 def ground(goal: Tree, universe: Mapping[str, tuple[str, ...]], literal: Literal) -> Condition:
-    """Replace quantifiers by the names of `universe` (type -> names) and literals by `literal(fact)`.
+    """Replace quantifiers by names of `universe` (type -> names), literals by `literal(fact)`.
 
     Variables are bound one at a time; a conjunct whose variables are all bound, such as
     `(objectType ?o MugType)`, drops a name before the remaining variables multiply it.
@@ -198,9 +198,7 @@ def _negate(part: Condition) -> Condition:
 
 
 def _contains(tree: Tree, word: str) -> bool:
-    return any(
-        part == word if isinstance(part, str) else _contains(part, word) for part in tree
-    )
+    return any(part == word if isinstance(part, str) else _contains(part, word) for part in tree)
 
 
 def _word(part: Tree | str) -> str:

@@ -2,8 +2,8 @@
 
 Slow and stateful, but it plays any game. What it needs, and gets here:
 
-- One engine object per session, reused for every game: each one maps its own copy of a 34 MB library
-  that is never unmapped.
+- One engine object per session, reused for every game: each one maps its own copy of a 34 MB
+  library that is never unmapped.
 - A process-wide lock: its parsers are module globals and loading swaps `sys.stdout`.
 - `sys.argv` restored after loading, which overwrites it.
 
@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Protocol, cast
 
@@ -100,7 +100,7 @@ def _make_engine() -> _StockEngine:
 
 
 @contextmanager
-def _process_state_kept() -> Iterator[None]:
+def _process_state_kept() -> Generator[None]:
     """Put `sys.argv` and `sys.stdout` back."""
     argv, stdout = sys.argv, sys.stdout
     try:

@@ -98,8 +98,8 @@ def split_folder(data_root: Path, split: str) -> Path:
         raise DataError(f"the ALFWorld data folder {data_root} does not exist")
     there = sorted(path.name for path in data_root.iterdir())[:5]
     raise DataError(
-        f"no split {split!r} in {data_root}: expected {_RELEASE_FOLDER}/{split} or {split} below it, "
-        f"found {there}"
+        f"no split {split!r} in {data_root}: expected {_RELEASE_FOLDER}/{split} or {split} "
+        f"below it, found {there}"
     )
 
 
