@@ -1,0 +1,217 @@
+"""`sero train | eval | branch | play | warmstart | data`: the trainer alone, without any service."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from sero_core.config import RunConfig, load_config
+from sero_core.types import SeroError
+
+EXIT_STOPPED = 75
+EXIT_BAD_INPUT = 2
+
+app = typer.Typer(
+    name="sero",
+    help="Train LLM agents for long-horizon tasks with executable oracle continuations.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+)
+data_app = typer.Typer(help="Game data.", no_args_is_help=True)
+app.add_typer(data_app, name="data")
+
+ConfigPath = Annotated[Path, typer.Argument(help="TOML config, e.g. configs/sero_demo.toml")]
+Out = Annotated[Path, typer.Option("--out", help="Folder of the run: log, checkpoints, config")]
+Overrides = Annotated[
+    list[str], typer.Option("--set", help="dotted.key=value, may be repeated", default_factory=list)
+]
+Checkpoint = Annotated[
+    Path | None,
+    typer.Option("--checkpoint", help="Checkpoint folder; default: the config's policy"),
+]
+
+
+@app.callback()
+def _root() -> None:
+    """Keep the command names even where a single command is registered."""
+
+
+@app.command()
+def train(
+    config: ConfigPath,
+    out: Out,
+    overrides: Overrides,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on from the newest checkpoint in --out, if any")
+    ] = False,
+) -> None:
+    """Train a run; writes records.jsonl, checkpoints/ and config.toml's resolved form to --out.
+
+    Exit codes: 0 finished, 75 stopped on a signal after a checkpoint, 2 unusable input.
+    """
+    from sero_core.commands import run_training
+
+    with _clear_errors():
+        code = run_training(load_config(config, tuple(overrides)), out, resume=resume, say=_say)
+    raise typer.Exit(code)
+
+
+@app.command("eval")
+def evaluate(
+    config: ConfigPath,
+    out: Out,
+    overrides: Overrides,
+    checkpoint: Checkpoint = None,
+) -> None:
+    """Evaluate a policy on the config's fixed panels; prints a table and writes records.jsonl."""
+    from sero_core.commands import run_evaluation
+
+    with _clear_errors():
+        run_evaluation(load_config(config, tuple(overrides)), out, checkpoint, say=_say)
+
+
+@app.command()
+def branch(
+    config: ConfigPath,
+    out: Out,
+    overrides: Overrides,
+    checkpoint: Checkpoint = None,
+) -> None:
+    """Roll out a checkpoint, choose roots, run the oracle; writes branches and weights to --out."""
+    from sero_core.commands import run_branching
+
+    with _clear_errors():
+        run_branching(load_config(config, tuple(overrides)), out, checkpoint, say=_say)
+
+
+@app.command()
+def play(
+    config: ConfigPath,
+    overrides: Overrides,
+    split: Annotated[str, typer.Option(help="Split to play")] = "train",
+    index: Annotated[int, typer.Option(min=0, help="Number of the game in the split")] = 0,
+) -> None:
+    """Act by hand. `!oracle` shows what the oracle would do, `!restore N` goes back to step N."""
+    from sero_core.play import play_game
+
+    with _clear_errors():
+        play_game(load_config(config, tuple(overrides)), split, index, _lines(), _say)
+
+
+@app.command()
+def warmstart(
+    out: Out,
+    recipe: Annotated[
+        list[str], typer.Option("--set", help="recipe field=value", default_factory=list)
+    ],
+    config: Annotated[
+        Path, typer.Option(help="Config whose prompt section the policy is made for")
+    ] = Path("configs/sero_demo.toml"),
+) -> None:
+    """Make the demo policy: tokenizer and weights by imitation of half-random episodes. Seeded."""
+    from sero_core.commands import run_warmstart
+
+    with _clear_errors():
+        run_warmstart(load_config(config), dict(_pair(item) for item in recipe), out, say=_say)
+
+
+@data_app.command("generate")
+def generate(
+    out: Annotated[Path, typer.Argument(help="Folder to fill; must hold no games yet")],
+    seed: Annotated[int, typer.Option(min=0)] = 1,
+    difficulty: Annotated[str, typer.Option(help="small, normal or large")] = "small",
+    train_games: Annotated[int, typer.Option("--train", min=0)] = 600,
+    valid_seen: Annotated[int, typer.Option(min=0)] = 200,
+    valid_unseen: Annotated[int, typer.Option(min=0)] = 200,
+) -> None:
+    """Write generated games in ALFWorld's official layout. Same seed, same bytes."""
+    from sero_core.commands import generate_games
+
+    counts = {"train": train_games, "valid_seen": valid_seen, "valid_unseen": valid_unseen}
+    with _clear_errors():
+        generate_games(out, seed, difficulty, counts, say=_say)
+
+
+@data_app.command("compile")
+def compile_games(
+    folder: Annotated[Path, typer.Argument(help="Folder with game.tw-pddl files below it")],
+) -> None:
+    """Fill the cache of compiled games, with a progress bar."""
+    from sero_core.commands import compile_folder
+
+    with _clear_errors():
+        compile_folder(folder, say=_say)
+
+
+@app.command("schema")
+def schema() -> None:
+    """Print the JSON schema of a run config."""
+    _say(json.dumps(RunConfig.model_json_schema(), indent=1))
+
+
+@contextmanager
+def _clear_errors() -> Iterator[None]:
+    """A known error is one message and exit code 2; anything else is a crash with its traceback."""
+    try:
+        yield
+    except SeroError as error:
+        typer.echo(f"error: {error}", err=True)
+        raise typer.Exit(EXIT_BAD_INPUT) from None
+
+
+@contextmanager
+def exclusive(folder: Path) -> Iterator[None]:
+    """Hold the folder's lock. Errors: `SeroError` when another process holds it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / ".lock").open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise SeroError(f"{folder} is in use by another process") from None
+        yield
+
+
+@contextmanager
+def stop_on_signal(stop: list[int]) -> Iterator[None]:
+    """Append the signal number to `stop` on SIGTERM or SIGINT instead of dying."""
+    previous = {
+        number: signal.signal(number, lambda received, _: stop.append(received))
+        for number in (signal.SIGTERM, signal.SIGINT)
+    }
+    try:
+        yield
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+
+
+def _say(line: str) -> None:
+    typer.echo(line)
+    sys.stdout.flush()
+
+
+def _lines() -> Iterator[str]:
+    while True:
+        try:
+            yield input("> ")
+        except EOFError:
+            return
+
+
+def _pair(item: str) -> tuple[str, str]:
+    key, separator, value = item.partition("=")
+    if not separator:
+        raise SeroError(f"recipe {item!r}: expected field=value")
+    return key, value
+
+
+if __name__ == "__main__":
+    app()

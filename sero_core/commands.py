@@ -1,0 +1,229 @@
+"""What the commands of `sero_core.cli` do. Each takes a config and an output folder and says lines."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from sero_core.checkpoint import (
+    TrainerState,
+    check_same_run,
+    complete_checkpoints,
+    read_state,
+    restore_optimizer,
+)
+from sero_core.cli import EXIT_STOPPED, exclusive, stop_on_signal
+from sero_core.config import RunConfig
+from sero_core.envs import generated_games, load_tasks
+from sero_core.envs.alfworld.cache import compile_directory
+from sero_core.envs.alfworld.generator import DIFFICULTIES, Difficulty, generate
+from sero_core.metrics import branch_metrics, evaluation_metrics, rollout_metrics
+from sero_core.policy import save_policy
+from sero_core.seeds import derive_seed, derived_random
+from sero_core.setup import Trainer, build_trainer, training_sampling
+from sero_core.sinks.jsonl import JsonlSink
+from sero_core.train import StopRequested, evaluate_panels, sample_tasks, train
+from sero_core.types import Evaluation, IterationRecord, SeroError
+from sero_core.warmstart import WarmstartConfig, save_card, warmstart
+
+Say = Callable[[str], None]
+
+
+def run_training(config: RunConfig, out: Path, *, resume: bool, say: Say) -> int:
+    """`sero train`. Returns the exit code: 0 finished, 75 stopped after a checkpoint.
+
+    Errors: `SeroError` for an unusable config, a damaged checkpoint or a folder in use.
+    """
+    stop: list[int] = []
+
+    def check_stop() -> None:
+        if stop:
+            raise StopRequested
+
+    with exclusive(out), stop_on_signal(stop):
+        state = _state_to_resume(config, out) if resume else None
+        folder = None if state is None else complete_checkpoints(out)[-1][1]
+        trainer = build_trainer(config, folder, check_stop)
+        if state is not None and folder is not None:
+            restore_optimizer(folder, trainer.optimizer)
+            say(f"resuming after iteration {state.iteration}")
+        (out / "config.json").write_text(config.model_dump_json(indent=1) + "\n")
+        sink = JsonlSink(out, _resume_point(out, resume, state))
+        try:
+            train(trainer, out, [sink], state, lambda record: say(summary(record, config)))
+        except StopRequested:
+            say("stopped on request; a checkpoint of the last finished iteration is written")
+            return EXIT_STOPPED
+        finally:
+            sink.close()
+            trainer.close()
+    say("finished")
+    return 0
+
+
+def run_evaluation(config: RunConfig, out: Path, checkpoint: Path | None, *, say: Say) -> None:
+    """`sero eval`: the fixed panels under one policy, one record in `<out>/records.jsonl`."""
+    with exclusive(out):
+        trainer = build_trainer(config, checkpoint)
+        evaluations = evaluate_panels(trainer, 0)
+        metrics = evaluation_metrics(evaluations)
+        _write_once(out, IterationRecord(0, metrics, (), (), evaluations, None))
+        trainer.close()
+    for evaluation in evaluations:
+        for line in evaluation_table(evaluation):
+            say(line)
+
+
+def run_branching(config: RunConfig, out: Path, checkpoint: Path | None, *, say: Say) -> None:
+    """`sero branch`: one iteration's rollouts and branches, without any update.
+
+    Errors: `SeroError` when the config has no [sero] section.
+    """
+    if config.sero is None:
+        raise SeroError("this config has no [sero] section, so there is no oracle to branch with")
+    with exclusive(out):
+        trainer = build_trainer(config, checkpoint)
+        record = _branch_once(trainer)
+        _write_once(out, record)
+        trainer.close()
+    for item in record.branches:
+        weights = " ".join(f"{step.weight:.2f}" for step in item.steps)
+        say(
+            f"{item.branch_id:<12} {item.task.task_type:<32} {item.outcome:<12} "
+            f"D={item.effective_depth:.2f}  w: {weights}"
+        )
+    metrics = record.metrics
+    say(
+        f"{len(record.branches)} branches, {metrics.get('sero/branch_success', 0.0):.0%} won, "
+        f"mean effective depth {metrics.get('sero/effective_depth', 0.0):.2f}, "
+        f"{metrics['sero/restore_mismatches']:.0f} restore mismatches"
+    )
+
+
+def run_warmstart(config: RunConfig, recipe: dict[str, str], out: Path, *, say: Say) -> None:
+    """`sero warmstart`: make the demo policy and say how well it does on the config's panels."""
+    try:
+        parsed = WarmstartConfig.model_validate(recipe)
+    except ValidationError as error:
+        raise SeroError(f"warmstart recipe: {error}") from None
+    if out.exists() and any(out.iterdir()):
+        raise SeroError(f"{out} is not empty; choose another --out folder")
+    games = config.env.games.model_copy(
+        update={
+            "seed": config.env.games.seed + 1_000,
+            "num_train": parsed.num_games,
+            "num_valid_seen": 1,
+            "num_valid_unseen": 1,
+        }
+    )
+    env = config.env.model_copy(update={"games": games, "data_root": str(generated_games(games))})
+    started = time.monotonic()
+    policy = warmstart(load_tasks(env, "train"), config.prompt, parsed, say)
+    save_policy(policy, out)
+    say(f"trained in {time.monotonic() - started:.0f} s, saved to {out}")
+    trainer = build_trainer(config, out)
+    lines = [line for item in evaluate_panels(trainer, 0) for line in evaluation_table(item)]
+    for line in lines:
+        say(line)
+    save_card(out, parsed, lines)
+
+
+def generate_games(
+    out: Path, seed: int, difficulty: str, counts: dict[str, int], *, say: Say
+) -> None:
+    """`sero data generate`. Errors: `SeroError` for an unknown difficulty or a folder with games."""
+    chosen: Difficulty | None = next((name for name in DIFFICULTIES if name == difficulty), None)
+    if chosen is None:
+        raise SeroError(f"difficulty is {difficulty!r}, allowed: {', '.join(DIFFICULTIES)}")
+    try:
+        report = generate(out, seed=seed, difficulty=chosen, counts=counts)
+    except FileExistsError as error:
+        raise SeroError(str(error)) from None
+    for split, number in report.num_games.items():
+        say(f"{split}: {number} games {report.num_by_task_type[split]}")
+    say(f"written to {report.root}, mean plan {report.mean_plan_length:.1f} steps")
+
+
+def compile_folder(folder: Path, *, say: Say) -> None:
+    """`sero data compile`: fill the cache of compiled games."""
+    from rich.progress import Progress
+
+    with Progress() as progress:
+        bar = progress.add_task("compiling", total=None)
+        count = compile_directory(
+            folder, lambda done, total: progress.update(bar, completed=done, total=total)
+        )
+    say(f"{count} games are in the cache")
+
+
+def summary(record: IterationRecord, config: RunConfig) -> str:
+    """One line a person can read while a run trains."""
+    metrics = record.metrics
+    parts = [f"iteration {record.iteration}/{config.num_iterations}"]
+    shown = {
+        "rollout/success": "success {:.3f}",
+        "sero/branches": "branches {:.0f}",
+        "sero/effective_depth": "effective depth {:.2f}",
+        "train/loss": "loss {:.4f}",
+        "sero/oracle_loss": "oracle loss {:.3f}",
+        "eval/valid_seen": "seen {:.3f}",
+        "eval/valid_unseen": "unseen {:.3f}",
+        "time/iteration_s": "{:.1f} s",
+    }
+    parts += [text.format(metrics[key]) for key, text in shown.items() if key in metrics]
+    return "  ".join(parts)
+
+
+def evaluation_table(evaluation: Evaluation) -> list[str]:
+    """Lines of a plain table: task type, won/tasks, rate and Wilson interval at 95 %."""
+    lines = [f"{evaluation.panel} (panel {evaluation.panel_hash})"]
+    lines += [
+        f"  {row.task_type:<34} {row.num_won:>4}/{row.num_tasks:<4} {row.rate:6.1%} "
+        f"[{row.low:.1%}, {row.high:.1%}]  {row.mean_steps:.1f} steps"
+        for row in evaluation.results
+    ]
+    return lines
+
+
+def _branch_once(trainer: Trainer) -> IterationRecord:
+    config = trainer.config
+    tasks = sample_tasks(trainer.tasks, config.seed, 1, config.rollout.num_tasks)
+    groups = trainer.collector.collect(
+        tasks,
+        group_size=config.rollout.group_size,
+        sampling=training_sampling(config),
+        seed=derive_seed(config.seed, "collect", 1),
+        prefix="i1",
+    )
+    if trainer.brancher is None:
+        raise SeroError("this config has no [sero] section")
+    branches = tuple(trainer.brancher.branch(groups, derived_random(config.seed, "roots", 1)))
+    metrics = rollout_metrics(groups) | branch_metrics(branches)
+    return IterationRecord(1, metrics, tuple(groups), branches, (), None)
+
+
+def _write_once(out: Path, record: IterationRecord) -> None:
+    sink = JsonlSink(out, None)
+    sink.write(record)
+    sink.close()
+
+
+def _state_to_resume(config: RunConfig, out: Path) -> TrainerState | None:
+    """State of the newest complete checkpoint; None when there is none yet."""
+    found = complete_checkpoints(out)
+    if not found:
+        return None
+    folder = found[-1][1]
+    state = read_state(folder)
+    check_same_run(folder, state, config.group_hash(), config.seed)
+    return state
+
+
+def _resume_point(out: Path, resume: bool, state: TrainerState | None) -> int | None:
+    """The last iteration whose log lines stay; None refuses an existing log."""
+    if not resume:
+        return None
+    return -1 if state is None else state.iteration

@@ -1,0 +1,244 @@
+"""How a state becomes a prompt, and an answer an action.
+
+`standard` follows the literature's protocol: role, task, the last H (observation, action) pairs,
+current observation, admissible actions, then a think/action instruction. `terse` is for models of a
+few million parameters: short lines, one per step, and an answer that is only the action tag.
+Both go through the tokenizer's own chat template, and the ids built here are the ids that the engine
+reads and the trainer trains on: text is never re-tokenised on the way.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from sero_core.sections import PromptConfig
+from sero_core.types import Observation, SeroError
+
+ACTION_OPEN, ACTION_CLOSE = "<action>", "</action>"
+THINK_TEMPLATE = "I read the observation and take the next useful action."
+MAX_FALLBACK_CHARS = 30
+_CJK = re.compile(r"[\u4e00-\u9fff]")
+_HIDDEN = ("look", "inventory", "help", "examine ")
+
+
+class ChatTokenizer(Protocol):
+    """The part of a transformers tokenizer that prompts need."""
+
+    def apply_chat_template(
+        self, conversation: list[dict[str, str]], *, tokenize: bool, add_generation_prompt: bool
+    ) -> str: ...
+
+    def __call__(
+        self, text: str, *, add_special_tokens: bool, return_offsets_mapping: bool = False
+    ) -> dict[str, list[int] | list[tuple[int, int]]]: ...
+
+    def decode(self, token_ids: list[int]) -> str: ...
+
+    def convert_tokens_to_ids(self, tokens: str) -> int: ...
+
+    @property
+    def eos_token(self) -> str: ...
+
+
+@dataclass(frozen=True, slots=True)
+class PastStep:
+    """One (observation, action) pair before the current observation."""
+
+    observation: str
+    action: str
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """Chat-formatted prompt text and its token ids."""
+
+    text: str
+    ids: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RenderedAction:
+    """An action in the policy's answer format.
+
+    `scored[i]` is true where token i overlaps the action's own text (tags, think and the
+    end-of-turn token are not scored).
+    """
+
+    text: str
+    token_ids: tuple[int, ...]
+    tokens: tuple[str, ...]
+    scored: tuple[bool, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ParsedAction:
+    """`is_valid`: the answer has the required tags. An invalid answer still yields an action."""
+
+    action: str
+    is_valid: bool
+
+
+class PromptTooLong(SeroError):
+    """A prompt exceeds `prompt.max_prompt_tokens` even without history."""
+
+
+class PromptBuilder:
+    """Builds prompts and renders actions for one tokenizer. Pure: the same input, the same ids."""
+
+    def __init__(self, config: PromptConfig, tokenizer: ChatTokenizer) -> None:
+        self._config = config
+        self._tokenizer = tokenizer
+
+    def build(self, task: str, past: Sequence[PastStep], observation: Observation) -> Prompt:
+        """The prompt of step len(past). Oldest history is dropped until it fits.
+
+        Errors: `PromptTooLong` with got/allowed when even the history-free prompt does not fit.
+        """
+        kept = min(self._config.history_length, len(past))
+        while True:
+            body = body_text(self._config.name, task, past, kept, observation)
+            text = self._tokenizer.apply_chat_template(
+                [{"role": "user", "content": body}], tokenize=False, add_generation_prompt=True
+            )
+            ids = self._ids(text)
+            if len(ids) <= self._config.max_prompt_tokens:
+                return Prompt(text, ids)
+            if kept == 0:
+                raise PromptTooLong(
+                    f"prompt of step {len(past)} has {len(ids)} tokens without history, "
+                    f"prompt.max_prompt_tokens is {self._config.max_prompt_tokens}"
+                )
+            kept -= 1
+
+    def render(self, action: str) -> RenderedAction:
+        """The oracle's action as the policy would have to answer it (`think=template`)."""
+        before = ACTION_OPEN
+        if self._config.name == "standard":
+            before = f"<think>{THINK_TEMPLATE}</think>\n{ACTION_OPEN}"
+        text = f"{before}{action}{ACTION_CLOSE}"
+        encoded = self._tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)
+        start, end = len(before), len(before) + len(action)
+        ids = [int(i) for i in _ints(encoded["input_ids"])]
+        scored = [low < end and high > start for low, high in _pairs(encoded["offset_mapping"])]
+        ids.append(self._tokenizer.convert_tokens_to_ids(self._tokenizer.eos_token))
+        scored.append(False)
+        return RenderedAction(
+            text=text,
+            token_ids=tuple(ids),
+            tokens=tuple(self._tokenizer.decode([i]) for i in ids),
+            scored=tuple(scored),
+        )
+
+    def parse(self, response: str) -> ParsedAction:
+        """Lower-cased text between the first tags. Without tags: the last 30 characters, invalid.
+
+        Valid answers have the action tags, and the think tags too in the standard format, and no CJK
+        character. Whether the action is admissible plays no part.
+        """
+        lowered = response.lower()
+        start = lowered.find(ACTION_OPEN)
+        end = lowered.find(ACTION_CLOSE, start + 1)
+        if start < 0 or end < 0:
+            return ParsedAction(lowered[-MAX_FALLBACK_CHARS:].strip(), False)
+        action = lowered[start + len(ACTION_OPEN) : end].strip()
+        is_valid = bool(action) and _CJK.search(response) is None
+        if self._config.name == "standard":
+            is_valid = is_valid and "<think>" in lowered and "</think>" in lowered
+        return ParsedAction(action, is_valid)
+
+    def _ids(self, text: str) -> tuple[int, ...]:
+        return tuple(_ints(self._tokenizer(text, add_special_tokens=False)["input_ids"]))
+
+
+def body_text(
+    name: Literal["terse", "standard"],
+    task: str,
+    past: Sequence[PastStep],
+    kept: int,
+    observation: Observation,
+) -> str:
+    """The user message, with the last `kept` of the past steps."""
+    history = list(past[len(past) - kept :])
+    if name == "terse":
+        return _terse(task, history, len(past), observation)
+    return _standard(task, history, len(past), observation)
+
+
+def task_text(first_observation: str) -> str:
+    """The sentence after "Your task is to: " of the first observation; the whole text without it."""
+    _, found, rest = first_observation.partition("Your task is to: ")
+    return rest.strip() if found else first_observation.strip()
+
+
+def _standard(task: str, history: list[PastStep], num_past: int, observation: Observation) -> str:
+    shown = [action for action in observation.admissible if action != "help"]
+    actions = ",\n ".join(f"'{action}'" for action in shown)
+    lines = ["You are an expert agent operating in the ALFRED Embodied Environment."]
+    if num_past:
+        lines[0] += f" Your task is to: {task}"
+        first = num_past - len(history) + 1
+        lines.append(
+            f"Prior to this step, you have already taken {num_past} step(s). Below are the most "
+            f"recent {len(history)} observations and the corresponding actions you took:"
+        )
+        lines += [
+            f"[Observation {i}: '{past.observation}', Action {i}: '{past.action}']"
+            for i, past in enumerate(history, first)
+        ]
+        lines.append(
+            f"You are now at step {num_past + 1} and your current observation is: "
+            f"{observation.text}"
+        )
+    else:
+        lines.append(f"Your current observation is: {observation.text}")
+    lines.append(f"Your admissible actions of the current situation are: [{actions}].")
+    lines.append(
+        "Now it's your turn to take an action. First reason step by step about the current situation "
+        "inside <think> </think> tags. Then choose one admissible action for the current step and "
+        "present it inside <action> </action> tags."
+    )
+    return "\n".join(lines)
+
+
+def _terse(task: str, history: list[PastStep], num_past: int, observation: Observation) -> str:
+    """One line per past step ("action > what it showed"); the current observation is the last one."""
+    lines = [f"task: {task.rstrip('.')}"]
+    if history:
+        texts = [past.observation for past in history[1:]] + [observation.text]
+        lines += [
+            f"{past.action} > {terse_observation(text)}"
+            for past, text in zip(history, texts, strict=True)
+        ]
+    elif num_past:
+        lines.append(f"now > {terse_observation(observation.text)}")
+    shown = [a for a in observation.admissible if not a.startswith(_HIDDEN)]
+    lines.append("can: " + "; ".join(shown))
+    return "\n".join(lines)
+
+
+def terse_observation(text: str) -> str:
+    """What an observation adds to the action before it, in a few words.
+
+    "You arrive at shelf 1. On the shelf 1, you see a mug 1, and a cup 2." -> "mug 1, cup 2"
+    """
+    text = text.strip()
+    if text.startswith("Nothing happens"):
+        return "nothing happens"
+    if text.endswith("is closed."):
+        return "closed"
+    _, found, rest = text.partition("you see ")
+    if found:
+        items = rest.rstrip(".").replace(", and ", ", ").split(", ")
+        return ", ".join(re.sub(r"^(an?|some) ", "", item) for item in items)
+    return "ok"
+
+
+def _ints(values: list[int] | list[tuple[int, int]]) -> list[int]:
+    return [value for value in values if isinstance(value, int)]
+
+
+def _pairs(values: list[int] | list[tuple[int, int]]) -> list[tuple[int, int]]:
+    return [value for value in values if not isinstance(value, int)]

@@ -1,0 +1,49 @@
+"""Training rows from episodes and branches: one row is one step."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sero_core.batch import OracleRow, PolicyRow
+from sero_core.types import Branch, Group
+
+
+def policy_rows(
+    groups: Sequence[Group],
+    credits: Sequence[Sequence[NDArray[np.float64]]],
+    temperature: float,
+) -> list[PolicyRow]:
+    """One row per policy step, in collection order. `credits[g][e]` (T,) are episode e's advantages.
+
+    The trained ids are the sampled ids and the old log-probabilities the sampler's own.
+    """
+    return [
+        PolicyRow(
+            prompt_ids=step.prompt_ids,
+            token_ids=step.completion.token_ids,
+            advantage=float(advantage),
+            old_logprobs=step.completion.logprobs,
+            temperature=temperature,
+        )
+        for group, arrays in zip(groups, credits, strict=True)
+        for episode, values in zip(group.episodes, arrays, strict=True)
+        for step, advantage in zip(episode.steps, values, strict=True)
+    ]
+
+
+def oracle_rows(branches: Sequence[Branch]) -> list[OracleRow]:
+    """One row per step of every branch that is trained on, with its reachability weight."""
+    return [
+        OracleRow(
+            prompt_ids=step.prompt_ids,
+            token_ids=step.token_ids,
+            scored=step.scored,
+            weight=step.weight,
+        )
+        for branch in branches
+        if branch.is_trained
+        for step in branch.steps
+    ]

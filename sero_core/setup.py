@@ -1,0 +1,112 @@
+"""From a config to the parts of a run: policy, engine, environments, oracle, tasks, panels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from sero_core.branch import Brancher
+from sero_core.collect import Collector, EnvPool, Sampling
+from sero_core.config import RunConfig
+from sero_core.engines.transformers import TransformersRuntime
+from sero_core.envs import load_tasks, make_env
+from sero_core.evaluate import Panel
+from sero_core.policy import Policy, clone_policy, load_policy
+from sero_core.prompts import PromptBuilder
+from sero_core.types import SeroError, Task
+from sero_core.update import make_optimizer
+
+
+@dataclass(frozen=True, slots=True)
+class Trainer:
+    """The parts of a run. `policy.model` and `optimizer` hold the only state that changes."""
+
+    config: RunConfig
+    policy: Policy
+    reference: Policy | None
+    optimizer: torch.optim.AdamW
+    collector: Collector
+    brancher: Brancher | None
+    tasks: tuple[Task, ...]
+    panels: tuple[Panel, ...]
+
+    def close(self) -> None:
+        self.collector.envs.close()
+
+
+def build_trainer(
+    config: RunConfig,
+    checkpoint: Path | None = None,
+    check_stop: Callable[[], None] = lambda: None,
+) -> Trainer:
+    """Load everything. `checkpoint` replaces the policy's weights (not the reference's).
+
+    Errors: `SeroError` subclasses naming the policy folder, data root or split that is wrong.
+    """
+    path = str(checkpoint) if checkpoint else config.policy.path
+    policy = load_policy(path, config.policy.dtype, config.policy.num_threads)
+    reference = None
+    if config.loss.kl_coef > 0:
+        reference = clone_policy(
+            load_policy(config.policy.path, config.policy.dtype, config.policy.num_threads)
+        )
+    engine = TransformersRuntime(config.engine, policy)
+    envs = EnvPool(lambda: make_env(config.env))
+    builder = PromptBuilder(config.prompt, policy.tokenizer)
+    collector = Collector(engine, envs, builder, config.rollout, check_stop)
+    brancher = None
+    if config.sero is not None:
+        brancher = Brancher(
+            engine=engine,
+            envs=envs,
+            builder=builder,
+            oracle=config.sero.oracle(),
+            config=config.sero,
+            max_steps=config.rollout.max_steps,
+            success_reward=config.rollout.success_reward,
+            max_new_tokens=config.sampling.max_new_tokens,
+        )
+    return Trainer(
+        config=config,
+        policy=policy,
+        reference=reference,
+        optimizer=make_optimizer(policy, config.optimizer),
+        collector=collector,
+        brancher=brancher,
+        tasks=_train_tasks(config),
+        panels=tuple(_panel(config, name) for name in config.evaluation.panels),
+    )
+
+
+def training_sampling(config: RunConfig) -> Sampling:
+    return Sampling(config.sampling.temperature, config.sampling.max_new_tokens)
+
+
+def evaluation_sampling(config: RunConfig) -> Sampling:
+    return Sampling(config.evaluation.temperature, config.sampling.max_new_tokens)
+
+
+def _train_tasks(config: RunConfig) -> tuple[Task, ...]:
+    tasks = load_tasks(config.env, "train")
+    if len(tasks) < config.rollout.num_tasks:
+        raise SeroError(
+            f"rollout.num_tasks is {config.rollout.num_tasks}, but the train split has only "
+            f"{len(tasks)} tasks of types {', '.join(config.env.task_types)}"
+        )
+    return tasks
+
+
+def _panel(config: RunConfig, split: str) -> Panel:
+    tasks = load_tasks(config.env, split)
+    count = config.evaluation.num_tasks
+    if not tasks or count > len(tasks):
+        raise SeroError(
+            f"evaluation.num_tasks is {count}, but split {split} has {len(tasks)} tasks"
+        )
+    if count == 0:
+        return Panel(split, tasks)
+    stride = len(tasks) / count
+    return Panel(split, tuple(tasks[int(i * stride)] for i in range(count)))

@@ -1,0 +1,191 @@
+"""The training loop: collect, branch, credit, batch, update, evaluate, log. It knows no algorithm.
+
+Resume: everything random is derived from (seed, iteration, …) and the rest is in the checkpoint, so
+2N iterations equal N, kill -9, N: same weights, same tasks, same log.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from pathlib import Path
+
+from sero_core.batch import build_batch, build_oracle_batch
+from sero_core.checkpoint import TrainerState, prepare_checkpoint
+from sero_core.evaluate import evaluate
+from sero_core.metrics import branch_metrics, evaluation_metrics, rollout_metrics
+from sero_core.rows import oracle_rows, policy_rows
+from sero_core.seeds import derive_seed, derived_random
+from sero_core.setup import Trainer, evaluation_sampling, training_sampling
+from sero_core.types import Branch, Evaluation, Group, IterationRecord, Sink, Task
+from sero_core.update import update
+
+
+class StopRequested(Exception):
+    """A graceful stop. The iteration in progress is abandoned; the last finished one is kept."""
+
+
+def train(
+    trainer: Trainer,
+    out: Path,
+    sinks: Sequence[Sink],
+    state: TrainerState | None,
+    report: Callable[[IterationRecord], None],
+) -> TrainerState:
+    """Train from `state` (None = from the start) to `num_iterations`; returns the final state.
+
+    A record reaches every sink before the checkpoint that contains its iteration counts. On a stop
+    request a checkpoint of the last finished iteration is written and `StopRequested` raised.
+    """
+    config = trainer.config
+
+    def emit(record: IterationRecord) -> None:
+        for sink in sinks:
+            sink.write(record)
+        report(record)
+
+    def checkpoint(current: TrainerState, record: IterationRecord | None) -> None:
+        prepared = prepare_checkpoint(
+            out, trainer.policy, trainer.optimizer, current, config.keep_checkpoints
+        )
+        if record is not None:
+            emit(replace(record, checkpoint=prepared.record))
+        prepared.commit()
+
+    if state is None:
+        state = TrainerState(0, config.group_hash(), config.seed, {})
+        started = time.monotonic()
+        evaluations = evaluate_panels(trainer, 0)
+        metrics = evaluation_metrics(evaluations)
+        metrics["time/eval_s"] = time.monotonic() - started
+        checkpoint(state, IterationRecord(0, metrics, (), (), evaluations, None))
+    while state.iteration < config.num_iterations:
+        try:
+            record, following = iterate(trainer, state)
+        except StopRequested:
+            checkpoint(state, None)
+            raise
+        state = following
+        is_last = state.iteration == config.num_iterations
+        if is_last or state.iteration % config.checkpoint_every == 0:
+            checkpoint(state, record)
+        else:
+            emit(record)
+    return state
+
+
+def iterate(trainer: Trainer, state: TrainerState) -> tuple[IterationRecord, TrainerState]:
+    """One iteration: from the state after iteration i to the record and state of i + 1."""
+    config, iteration, clock = trainer.config, state.iteration + 1, _Clock()
+    tasks = sample_tasks(trainer.tasks, config.seed, iteration, config.rollout.num_tasks)
+    groups = trainer.collector.collect(
+        tasks,
+        group_size=config.rollout.group_size,
+        sampling=training_sampling(config),
+        seed=derive_seed(config.seed, "collect", iteration),
+        prefix=f"i{iteration}",
+    )
+    clock.lap("rollout")
+    branches = _branch(trainer, groups, iteration)
+    clock.lap("branch")
+    credits = [config.estimator(group) for group in groups]
+    batch = build_batch(policy_rows(groups, credits, config.sampling.temperature))
+    oracle_batch = build_oracle_batch(oracle_rows(branches))
+    losses = update(
+        trainer.policy,
+        trainer.optimizer,
+        batch,
+        oracle_batch,
+        loss=config.loss,
+        optim=config.optimizer,
+        sero=config.sero,
+        reference=trainer.reference,
+        seed=derive_seed(config.seed, "update", iteration),
+    )
+    clock.lap("update")
+    is_due = config.evaluation.every and iteration % config.evaluation.every == 0
+    is_last = iteration == config.num_iterations
+    evaluations = evaluate_panels(trainer, iteration) if is_due or is_last else ()
+    clock.lap("eval")
+    progress = _progress(state.progress, groups, branches)
+    metrics = rollout_metrics(groups) | losses | evaluation_metrics(evaluations)
+    if trainer.brancher is not None:
+        metrics |= branch_metrics(branches)
+    record = IterationRecord(
+        iteration, metrics | progress | clock.laps, tuple(groups), branches, evaluations, None
+    )
+    return record, replace(state, iteration=iteration, progress=progress)
+
+
+def sample_tasks(tasks: Sequence[Task], seed: int, iteration: int, count: int) -> list[Task]:
+    """Tasks of an iteration: consecutive slices of seeded permutations, one per pass over the split.
+
+    A function of (seed, iteration) alone, so resuming needs no stream state. No task repeats within
+    an iteration, except where a pass ends inside it.
+    """
+    start = (iteration - 1) * count
+    chosen: list[Task] = []
+    for position in range(start, start + count):
+        epoch, index = divmod(position, len(tasks))
+        chosen.append(tasks[_permutation(seed, epoch, len(tasks))[index]])
+    return chosen
+
+
+def evaluate_panels(trainer: Trainer, iteration: int) -> tuple[Evaluation, ...]:
+    """Every panel under the policy's current weights."""
+    return tuple(
+        evaluate(
+            trainer.collector,
+            panel,
+            sampling=evaluation_sampling(trainer.config),
+            seed=trainer.config.evaluation.seed,
+            iteration=iteration,
+        )
+        for panel in trainer.panels
+    )
+
+
+def _branch(trainer: Trainer, groups: Sequence[Group], iteration: int) -> tuple[Branch, ...]:
+    if trainer.brancher is None:
+        return ()
+    rng = derived_random(trainer.config.seed, "roots", iteration)
+    return tuple(trainer.brancher.branch(groups, rng))
+
+
+@lru_cache(maxsize=4)
+def _permutation(seed: int, epoch: int, count: int) -> tuple[int, ...]:
+    order = list(range(count))
+    derived_random(seed, "tasks", epoch).shuffle(order)
+    return tuple(order)
+
+
+def _progress(
+    before: dict[str, float], groups: Sequence[Group], branches: Sequence[Branch]
+) -> dict[str, float]:
+    """Running totals: environment steps (oracle steps apart), generated tokens, episodes, branches."""
+    episodes = [episode for group in groups for episode in group.episodes]
+    steps = [step for episode in episodes for step in episode.steps]
+    added = {
+        "progress/env_steps": len(steps),
+        "progress/oracle_steps": sum(len(branch.steps) for branch in branches),
+        "progress/tokens": sum(len(step.completion.token_ids) for step in steps),
+        "progress/episodes": len(episodes),
+        "progress/branches": len(branches),
+    }
+    return {key: before.get(key, 0.0) + value for key, value in added.items()}
+
+
+class _Clock:
+    """Seconds of each phase as `time/<phase>_s`, and their sum as `time/iteration_s`."""
+
+    def __init__(self) -> None:
+        self._last = time.monotonic()
+        self.laps: dict[str, float] = {"time/iteration_s": 0.0}
+
+    def lap(self, name: str) -> None:
+        now = time.monotonic()
+        self.laps[f"time/{name}_s"] = now - self._last
+        self.laps["time/iteration_s"] += now - self._last
+        self._last = now
