@@ -1,7 +1,7 @@
 """Write floorplans.json and affordances.json from the alfworld wheel (alfworld 0.4.2, MIT).
 
 The generator works without the wheel, so the facts it needs are package data: which receptacles
-stand where in ALFRED's 120 rooms, which object classes occur there, what may be done with a class.
+stand where in ALFRED's 120 rooms, which object classes occur there, what each class allows.
 
 Run: python scripts/extract_floorplans.py [OUT_DIR]
 """
@@ -72,7 +72,7 @@ def affordances(constants: ModuleType) -> dict[str, object]:
 
 
 def floorplan(layouts: Path, number: int, known: set[str]) -> dict[str, object]:
-    """Receptacle id -> [x, z, rotation, horizon] of its viewpoint, and the room's object classes."""
+    """Receptacle id -> [x, z, rotation, horizon] of its viewpoint; the room's object classes."""
     openable = json.loads((layouts / f"FloorPlan{number}-openable.json").read_text())
     objects = json.loads((layouts / f"FloorPlan{number}-objects.json").read_text())
     receptacles = {

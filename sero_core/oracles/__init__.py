@@ -1,0 +1,19 @@
+"""Oracles: they act in the environment from any state a policy reached, in training only.
+
+A config class is the oracle's entry in a run's TOML; calling it makes the oracle. A new one is a
+file and a line here.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from sero_core.oracles.explorer import ExplorerOracle
+from sero_core.oracles.planner import PlannerOracle
+
+OracleConfig = Annotated[PlannerOracle | ExplorerOracle, Field(discriminator="name")]
+"""The union of all oracles, told apart by `name`."""
+
+__all__ = ["ExplorerOracle", "OracleConfig", "PlannerOracle"]

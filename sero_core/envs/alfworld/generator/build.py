@@ -10,7 +10,7 @@ from functools import cache
 from sero_core.envs.alfworld.generator.compose import DIFFICULTIES, Difficulty, World, compose
 from sero_core.envs.alfworld.generator.pddl import build_problem
 from sero_core.envs.alfworld.generator.rooms import DATA, LAMP, SPLITS, TASK_TYPES
-from sero_core.oracles.plan import Goal, State, plan
+from sero_core.envs.alfworld.plan import Goal, State, plan
 
 TEMPLATES = {
     "pick_and_place_simple": ("put a {obj} in {recep}.", "put some {obj} on {recep}."),

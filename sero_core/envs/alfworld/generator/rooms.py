@@ -1,7 +1,8 @@
 """What the rooms of ALFRED contain: package data, read once.
 
 `floorplans.json` and `affordances.json` come from the alfworld wheel
-(scripts/extract_floorplans.py), `placements.json` from the train split (scripts/count_placements.py).
+(`scripts/extract_floorplans.py`), `placements.json` from the train split
+(`scripts/count_placements.py`).
 """
 
 from __future__ import annotations
@@ -90,10 +91,11 @@ def load_affordances() -> Affordances:
 
 
 @cache
-def load_placements() -> dict[str, dict[str, int]]:
-    """Object class -> receptacle class -> how often it starts there in ALFWorld's train split."""
+def load_placements() -> dict[str, dict[str, tuple[int, int]]]:
+    """Object class -> receptacle class -> (a, b): in ALFWorld's train split `a` objects start in
+    such a receptacle, where `b` such receptacles stand in games with such an object."""
     raw = json.loads((DATA / "placements.json").read_text(encoding="utf-8"))
-    return cast("dict[str, dict[str, int]]", raw)
+    return cast("dict[str, dict[str, tuple[int, int]]]", raw)
 
 
 @cache
@@ -124,7 +126,7 @@ def likely_receptacles(object_class: str) -> dict[str, int]:
     contains = load_affordances().contains
     return {
         kind: count
-        for kind, count in load_placements().get(object_class, {}).items()
+        for kind, (count, _) in load_placements().get(object_class, {}).items()
         if object_class == LAMP or object_class in contains.get(kind, frozenset())
     }
 

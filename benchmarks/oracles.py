@@ -1,0 +1,173 @@
+"""Success of every oracle by depth and task type, from states that random steps reached.
+
+Run: python benchmarks/oracles.py [--data ROOT] [--split valid_seen] [--games 60] [--json FILE]
+Without --data (or $SERO_DATA) it plays generated games of difficulty `large`.
+
+A state counts as reachable when the planner has a plan from it. `won` is the share of reachable
+states from which the oracle won within the step limit; `extra` the mean number of actions beyond the
+shortest plan.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import tempfile
+import time
+from collections import defaultdict
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from pydantic import TypeAdapter
+
+from sero_core.envs.alfworld.env import AlfworldEnv
+from sero_core.envs.alfworld.generator import generate
+from sero_core.envs.alfworld.plan import State, plan
+from sero_core.envs.alfworld.tasks import list_tasks
+from sero_core.oracles import OracleConfig
+from sero_core.oracles.goal import goal_from_file
+from sero_core.types import DeadEnd, Observation, OracleError, Prefix, PrefixStep, Task
+
+DEPTHS = (0, 3, 10, 25, 40)
+
+
+@dataclass
+class Tally:
+    """Outcomes of one oracle at one depth for one task type."""
+
+    num_states: int = 0
+    num_dead: int = 0
+    num_dead_told: int = 0
+    num_won: int = 0
+    num_steps: int = 0
+    num_shortest: int = 0
+    slowest_ms: float = 0.0
+    total_ms: float = 0.0
+    num_acts: int = 0
+    failures: list[str] = field(default_factory=list)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--data", default=os.environ.get("SERO_DATA", ""))
+    parser.add_argument("--split", default="valid_seen")
+    parser.add_argument("--games", type=int, default=60)
+    parser.add_argument("--difficulty", default="large", choices=("small", "normal", "large"))
+    parser.add_argument("--oracles", nargs="+", default=["planner", "explorer"])
+    parser.add_argument("--depths", nargs="+", type=int, default=DEPTHS)
+    parser.add_argument("--limit", type=int, default=50)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--json", type=Path)
+    args = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(args.data) if args.data else Path(folder)
+        if not args.data:
+            generate(root, seed=7, difficulty=args.difficulty, counts={args.split: args.games})
+        tasks = list(list_tasks(root, args.split))
+        random.Random(args.seed).shuffle(tasks)
+        tallies = measure(tasks[: args.games], args)
+    report(tallies, args.json)
+
+
+def measure(tasks: list[Task], args: argparse.Namespace) -> dict[tuple[str, str, int], Tally]:
+    env = AlfworldEnv()
+    tallies: dict[tuple[str, str, int], Tally] = defaultdict(Tally)
+    for task in tasks:
+        for depth in args.depths:
+            for name in args.oracles:
+                prefix = walk(env, task, depth, f"{args.seed}|{task.task_id}|{depth}")
+                if prefix is not None:
+                    play(name, prefix, tallies[name, task.task_type, depth], args.limit)
+    return tallies
+
+
+def walk(env: AlfworldEnv, task: Task, depth: int, seed: str) -> Prefix | None:
+    """`depth` random admissible steps; None when they happen to win."""
+    rng = random.Random(seed)
+    observation = env.reset(task)
+    steps: list[PrefixStep] = []
+    for _ in range(depth):
+        action = rng.choice(observation.admissible)
+        steps.append(PrefixStep(observation, action))
+        observation = env.step(action)
+        if observation.is_won:
+            return None
+    return Prefix(task, tuple(steps), observation, env)
+
+
+def play(name: str, prefix: Prefix, tally: Tally, limit: int) -> None:
+    adapter: TypeAdapter[OracleConfig] = TypeAdapter(OracleConfig)
+    oracle = adapter.validate_python({"name": name})()
+    env, observation = prefix.env, prefix.observation
+    tally.num_states += 1
+    goal = goal_from_file(prefix.task.path, prefix.task.content_hash)
+    shortest: int | None
+    try:
+        shortest = len(plan(State.from_facts(env.facts()), goal))
+    except DeadEnd:
+        shortest = None
+        tally.num_dead += 1
+    where = f"{prefix.task.task_id} depth {len(prefix.steps)}"
+    taken = 0
+    try:
+        oracle.start(prefix)
+        while not observation.is_won and taken < limit:
+            began = time.process_time()
+            action = oracle.act(observation)
+            spent = 1000 * (time.process_time() - began)
+            tally.slowest_ms, tally.total_ms = max(tally.slowest_ms, spent), tally.total_ms + spent
+            tally.num_acts += 1
+            observation = step(observation, action, env)
+            taken += 1
+    except DeadEnd as error:
+        tally.num_dead_told += 1
+        if shortest is not None:
+            tally.failures.append(f"{where}: false dead end: {error.reason}")
+        return
+    except OracleError as error:
+        if shortest is not None:
+            tally.failures.append(f"{where}: {error.reason}")
+        return
+    if observation.is_won and shortest is None:
+        tally.failures.append(f"{where}: won a state without a plan")
+    elif observation.is_won:
+        tally.num_won += 1
+        tally.num_steps += taken
+        tally.num_shortest += shortest or 0
+    elif shortest is not None:
+        tally.failures.append(f"{where}: not won in {limit} steps")
+
+
+def step(observation: Observation, action: str, env: object) -> Observation:
+    assert action in observation.admissible, action
+    assert isinstance(env, AlfworldEnv)
+    return env.step(action)
+
+
+def report(tallies: dict[tuple[str, str, int], Tally], path: Path | None) -> None:
+    rows = dict(tallies)
+    for (name, _, depth), tally in tallies.items():
+        total = rows.setdefault((name, "all", depth), Tally())
+        for key, value in asdict(tally).items():
+            old = getattr(total, key)
+            setattr(total, key, max(old, value) if key == "slowest_ms" else old + value)
+    print(f"{'oracle':9} {'task type':31} {'depth':>5} {'reachable':>9} {'won':>7} {'extra':>6} "
+          f"{'dead':>5} {'told':>5} {'ms':>6} {'max ms':>7}")  # fmt: skip
+    for (name, task_type, depth), tally in sorted(rows.items(), key=lambda item: item[0]):
+        reachable = tally.num_states - tally.num_dead
+        won = 100 * tally.num_won / max(reachable, 1)
+        extra = (tally.num_steps - tally.num_shortest) / max(tally.num_won, 1)
+        print(f"{name:9} {task_type:31} {depth:5} {reachable:9} {won:6.1f}% {extra:6.1f} "
+              f"{tally.num_dead:5} {tally.num_dead_told:5} "
+              f"{tally.total_ms / max(tally.num_acts, 1):6.2f} {tally.slowest_ms:7.2f}")  # fmt: skip
+    failures = [line for tally in tallies.values() for line in tally.failures]
+    print(f"{len(failures)} failures", *failures[:20], sep="\n")
+    if path is not None:
+        content = {"|".join(map(str, key)): asdict(tally) for key, tally in rows.items()}
+        path.write_text(json.dumps(content, indent=1), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
