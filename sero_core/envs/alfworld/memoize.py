@@ -5,8 +5,8 @@ game is translated four times. `memoize_stock_engine` replaces its pure function
 
 - the text grammar's parser (the symbols handed out are copies, because the engine writes to them);
 - the query parser (its rules are only read);
-- the translation of a game for play, which is done once per game; the second translation serves only
-  the planner, which nobody asks here, and is answered with the first.
+- the translation of a game for play, which is done once per game; the second translation serves
+  only the planner, which nobody asks here, and is answered with the first.
 
 Only the parity command uses this, and `--plain` switches it off. Never in a benchmark.
 """

@@ -29,6 +29,13 @@ from sero_core.types import Task
 
 _NOISE = ("", " ", "dance", "take mug from desk", "go to nowhere 1", "examine", "open", "use 1")
 _NUM_PAST_END = 3
+_APPLIANCES = frozenset({"sinkbasin", "microwave", "fridge", "countertop", "diningtable"})
+_VERB_WEIGHTS = {
+    **dict.fromkeys(("heat", "cool", "clean", "slice"), 6),
+    **dict.fromkeys(("go", "open", "take", "use"), 4),
+    **dict.fromkeys(("move", "examine", "look", "close"), 2),
+    **dict.fromkeys(("inventory", "help"), 1),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +119,7 @@ def _guided_plan(raw: bytes) -> tuple[str, ...]:
 
 
 def _random_command(rng: random.Random, pair: _Pair) -> str:
-    """Admissible mostly, with a preference for doing something; else invalid, odd or repeated."""
+    """Admissible mostly, with a preference for rare verbs; else invalid, odd or repeated."""
     draw = rng.random()
     admissible = pair.stock.admissible
     if draw < 0.06:
@@ -122,8 +129,15 @@ def _random_command(rng: random.Random, pair: _Pair) -> str:
         return rng.choice((f"  {chosen} ", chosen[:-1], chosen.upper(), f"{chosen} {chosen}"))
     if draw < 0.18:
         return pair.last
-    acting = [command for command in admissible if not command.startswith("go to")]
-    return rng.choice(acting if draw < 0.7 else admissible)
+    by_verb: dict[str, list[str]] = {}
+    for command in admissible:
+        by_verb.setdefault(command.split()[0], []).append(command)
+    if rng.random() < 0.4:  # appliances, which a uniform choice seldom visits
+        known = by_verb.get("go", [])
+        by_verb["go"] = [place for place in known if place.split()[2] in _APPLIANCES] or known
+    verbs = [verb for verb, commands in by_verb.items() if commands]
+    verb = rng.choices(verbs, [_VERB_WEIGHTS[verb] for verb in verbs])[0]
+    return rng.choice(by_verb[verb])
 
 
 def compare_tasks(
