@@ -1,0 +1,1 @@
+"""Streamlit components of the dashboard (components v2, no build step)."""

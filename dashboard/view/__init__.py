@@ -1,0 +1,1 @@
+"""Pure functions: API models to numbers, tables and chart specs. No Streamlit, no HTTP."""
