@@ -22,7 +22,7 @@ Strings = ARRAY(Text)
 
 
 class StoredText(Base):
-    """`id` = the first 64 bits of BLAKE2b of the text, signed. Checked for collisions on insert."""
+    """`id` = BLAKE2b of the text as a signed 64-bit number; collisions are checked on insert."""
 
     __tablename__ = "texts"
 
@@ -34,7 +34,6 @@ class Iteration(Base):
     """One stored line of a job's records.jsonl. `payload_hash` recognizes a replay."""
 
     __tablename__ = "iterations"
-    __table_args__ = (Index("ix_iterations_job_id_iteration", "job_id", "iteration"),)
 
     run_id: Mapped[int] = mapped_column(
         ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True, autoincrement=False
@@ -191,8 +190,8 @@ class Evaluation(Base):
     run_id: Mapped[int] = mapped_column(
         ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True, autoincrement=False
     )
+    job_id: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
     evaluation_id: Mapped[str] = mapped_column(primary_key=True)
-    job_id: Mapped[int]
     iteration: Mapped[int]
     panel: Mapped[str]
     panel_hash: Mapped[str]
@@ -205,6 +204,7 @@ class EvalResult(Base):
     __tablename__ = "eval_results"
 
     run_id: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    job_id: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
     evaluation_id: Mapped[str] = mapped_column(primary_key=True)
     ordinal: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
     task_type: Mapped[str]
@@ -222,6 +222,7 @@ class EvalOutcome(Base):
     __tablename__ = "eval_outcomes"
 
     run_id: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    job_id: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
     evaluation_id: Mapped[str] = mapped_column(primary_key=True)
     ordinal: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
     task_id: Mapped[str]

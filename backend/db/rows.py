@@ -1,0 +1,204 @@
+"""Turns a log line into rows for COPY. Pure: columns here, values in the same order below."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from backend.db.texts import TextCollector, clean
+from sero_core.records import (
+    BranchPayload,
+    EpisodePayload,
+    EvaluationPayload,
+    IterationPayload,
+    TaskPayload,
+)
+
+Row = tuple[object, ...]
+
+
+class Place(NamedTuple):
+    """Whose rows these are."""
+
+    run_id: int
+    job_id: int
+    iteration: int
+
+
+TASK_COLUMNS = ("task_id", "env", "split", "task_type", "content_hash")
+METRIC_COLUMNS = ("run_id", "job_id", "key", "iteration", "value")
+EPISODE_COLUMNS = (
+    *("run_id", "job_id", "iteration", "ordinal", "episode_id", "group_index", "index"),
+    *TASK_COLUMNS,
+    *("is_won", "is_truncated", "reward", "num_steps", "final_observation_id"),
+)
+STEP_COLUMNS = (
+    *("run_id", "episode_id", "index", "observation_id", "admissible_id", "response_id"),
+    *("action", "token_ids", "logprobs", "is_valid", "is_admissible", "reward", "state_hash"),
+)
+BRANCH_COLUMNS = (
+    *("run_id", "job_id", "iteration", "ordinal", "branch_id", "episode_id"),
+    *TASK_COLUMNS,
+    *("root_index", "root_rule", "oracle", "outcome", "reason", "root_hash", "restored_hash"),
+    *("weight_rule", "beta", "is_trained", "is_episode_won", "effective_depth", "num_steps"),
+    *("weights", "final_observation_id"),
+)
+BRANCH_STEP_COLUMNS = (
+    *("run_id", "job_id", "iteration", "branch_id", "depth"),
+    *("observation_id", "admissible_id", "prompt_id", "action"),
+    *("token_ids", "tokens", "logprobs", "scored"),
+    *("action_logprob_mean", "action_logprob_sum", "compatibility", "weight"),
+    *("policy_action", "probe_action", "reward", "state_hash"),
+)
+EVAL_RESULT_COLUMNS = (
+    *("run_id", "job_id", "evaluation_id", "ordinal", "task_type"),
+    *("num_tasks", "num_won", "rate", "low", "high", "mean_steps"),
+)
+EVAL_OUTCOME_COLUMNS = (
+    *("run_id", "job_id", "evaluation_id", "ordinal"),
+    *("task_id", "task_type", "is_won", "num_steps"),
+)
+
+
+def metric_rows(place: Place, metrics: dict[str, float]) -> Iterator[Row]:
+    for key, value in metrics.items():
+        yield place.run_id, place.job_id, key, place.iteration, value
+
+
+def episode_rows(
+    place: Place, episodes: Sequence[EpisodePayload], texts: TextCollector
+) -> list[Row]:
+    return [
+        (
+            *place,
+            ordinal,
+            episode.episode_id,
+            episode.group_index,
+            episode.index,
+            *_task(episode.task),
+            episode.is_won,
+            episode.is_truncated,
+            episode.reward,
+            len(episode.steps),
+            texts.add(episode.final_observation),
+        )
+        for ordinal, episode in enumerate(episodes)
+    ]
+
+
+def step_rows(place: Place, episodes: Iterable[EpisodePayload], texts: TextCollector) -> list[Row]:
+    return [
+        (
+            place.run_id,
+            episode.episode_id,
+            step.index,
+            texts.add(step.observation),
+            texts.add_list(step.admissible),
+            texts.add(step.response),
+            clean(step.action),
+            step.token_ids,
+            step.logprobs,
+            step.is_valid,
+            step.is_admissible,
+            step.reward,
+            step.state_hash,
+        )
+        for episode in episodes
+        for step in episode.steps
+    ]
+
+
+def branch_rows(place: Place, payload: IterationPayload, texts: TextCollector) -> list[Row]:
+    is_won = {episode.episode_id: episode.is_won for episode in payload.episodes}
+    return [
+        (
+            *place,
+            ordinal,
+            branch.branch_id,
+            branch.episode_id,
+            *_task(branch.task),
+            branch.root_index,
+            branch.root_rule,
+            branch.oracle,
+            branch.outcome,
+            clean(branch.reason),
+            branch.root_hash,
+            branch.restored_hash,
+            branch.weight_rule,
+            branch.beta,
+            branch.is_trained,
+            is_won.get(branch.episode_id),
+            branch.effective_depth,
+            len(branch.steps),
+            [step.weight for step in branch.steps],
+            None if branch.final_observation is None else texts.add(branch.final_observation),
+        )
+        for ordinal, branch in enumerate(payload.branches)
+    ]
+
+
+def branch_step_rows(
+    place: Place, branches: Iterable[BranchPayload], texts: TextCollector
+) -> list[Row]:
+    return [
+        (
+            *place,
+            branch.branch_id,
+            step.depth,
+            texts.add(step.observation),
+            texts.add_list(step.admissible),
+            texts.add(step.prompt),
+            clean(step.action),
+            step.token_ids,
+            [clean(token) for token in step.tokens],
+            step.logprobs,
+            step.scored,
+            step.action_logprob_mean,
+            step.action_logprob_sum,
+            step.compatibility,
+            step.weight,
+            None if step.policy_action is None else clean(step.policy_action),
+            None if step.probe_action is None else clean(step.probe_action),
+            step.reward,
+            step.state_hash,
+        )
+        for branch in branches
+        for step in branch.steps
+    ]
+
+
+def eval_result_rows(place: Place, evaluations: Iterable[EvaluationPayload]) -> Iterator[Row]:
+    for evaluation in evaluations:
+        for ordinal, result in enumerate(evaluation.results):
+            yield (
+                place.run_id,
+                place.job_id,
+                evaluation.evaluation_id,
+                ordinal,
+                result.task_type,
+                result.num_tasks,
+                result.num_won,
+                result.rate,
+                result.low,
+                result.high,
+                result.mean_steps,
+            )
+
+
+def eval_outcome_rows(place: Place, evaluations: Iterable[EvaluationPayload]) -> Iterator[Row]:
+    for evaluation in evaluations:
+        for ordinal, outcome in enumerate(evaluation.outcomes):
+            yield (
+                place.run_id,
+                place.job_id,
+                evaluation.evaluation_id,
+                ordinal,
+                outcome.task_id,
+                outcome.task_type,
+                outcome.is_won,
+                outcome.num_steps,
+            )
+
+
+def _task(task: TaskPayload) -> Row:
+    return task.task_id, task.env, task.split, task.task_type, task.content_hash
