@@ -1,0 +1,131 @@
+"""Reading runs: the table, one run, and what differs between several."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pydantic import JsonValue
+from sqlalchemy import ColumnElement, Connection, Row, case, func, literal, or_, select
+
+from backend.db import paging
+from backend.db.models import Job, Run
+from backend.db.queries.queue import jobs_of_run
+from backend.db.records import Metric
+from backend.schemas import Config, ConfigDifference, Page, RunDetail, RunStatus, RunSummary
+
+STATUS: ColumnElement[str] = case(
+    ((Job.state == "running") & Job.is_cancel_requested, literal("stopping")), else_=Job.state
+)
+COLUMNS = (
+    *(column for column in Run.__table__.columns if column.name not in ("config", "request_hash")),
+    STATUS.label("status"),
+    Job.reason,
+    Job.attempt,
+    Job.started_at,
+    Job.finished_at,
+    Job.heartbeat_at,
+)
+TRAINING = (Job.run_id == Run.id) & (Job.kind == "train")
+ORDER = (paging.SortKey(Run.__table__.c.id, int, is_ascending=False),)
+
+
+def list_runs(
+    connection: Connection,
+    *,
+    status: RunStatus | None,
+    search: str | None,
+    limit: int,
+    cursor: str | None,
+) -> Page[RunSummary]:
+    """Newest first. Errors: `paging.InvalidCursor`."""
+    filters: list[ColumnElement[bool]] = []
+    if status is not None:
+        filters.append(status == STATUS)
+    if search:
+        fields = (Run.name, Run.method, Run.env, Run.preset)
+        filters.append(or_(*(field.icontains(search, autoescape=True) for field in fields)))
+    rows = connection.execute(
+        select(*COLUMNS)
+        .join(Job, TRAINING)
+        .where(*filters, *([paging.after(ORDER, cursor)] if cursor else []))
+        .order_by(*paging.order_by(ORDER))
+        .limit(limit + 1)
+    ).all()
+    page = [RunSummary.model_validate(row) for row in rows[:limit]]
+    matching = select(func.count()).select_from(Run).join(Job, TRAINING).where(*filters)
+    return Page(
+        items=page,
+        next_cursor=paging.encode([page[-1].id]) if len(rows) > limit else None,
+        num_matching=connection.execute(matching).scalar_one(),
+        num_total=connection.execute(select(func.count()).select_from(Run)).scalar_one(),
+    )
+
+
+def get_run(connection: Connection, run_id: int) -> RunDetail | None:
+    """One run with its config and its jobs."""
+    row = connection.execute(
+        select(*COLUMNS, Run.config).join(Job, TRAINING).where(Run.id == run_id)
+    ).one_or_none()
+    if row is None:
+        return None
+    summary = RunSummary.model_validate(row)
+    return RunDetail(
+        **summary.model_dump(), config=row.config, jobs=jobs_of_run(connection, run_id)
+    )
+
+
+def has_run(connection: Connection, run_id: int) -> bool:
+    return connection.execute(select(Run.id).where(Run.id == run_id)).one_or_none() is not None
+
+
+def training_job_id(connection: Connection, run_id: int) -> int | None:
+    """The job whose curves are the run's curves."""
+    return connection.execute(
+        select(Job.id).where(Job.run_id == run_id, Job.kind == "train")
+    ).scalar_one_or_none()
+
+
+def get_runs(connection: Connection, run_ids: Sequence[int]) -> list[tuple[RunSummary, Config]]:
+    """Some runs with their configs, in the order asked for; unknown ones are left out."""
+    rows: dict[int, Row[tuple[object, ...]]] = {
+        row.id: row
+        for row in connection.execute(
+            select(*COLUMNS, Run.config).join(Job, TRAINING).where(Run.id.in_(run_ids))
+        )
+    }
+    return [
+        (RunSummary.model_validate(rows[run_id]), rows[run_id]._mapping["config"])
+        for run_id in run_ids
+        if run_id in rows
+    ]
+
+
+def config_differences(configs: dict[int, Config]) -> list[ConfigDifference]:
+    """The dotted keys whose values are not the same in all configs; the name does not count."""
+    flat = {run_id: _flatten(config) for run_id, config in configs.items()}
+    keys = sorted({key for values in flat.values() for key in values} - {"name"})
+    found: list[ConfigDifference] = []
+    for key in keys:
+        values = {run_id: config[key] for run_id, config in flat.items() if key in config}
+        first = next(iter(values.values()))
+        if len(values) < len(configs) or any(value != first for value in values.values()):
+            found.append(ConfigDifference(key=key, values=values))
+    return found
+
+
+def metric_keys_of(connection: Connection, run_ids: Sequence[int]) -> list[str]:
+    """The metric keys that at least one of the runs has."""
+    rows = connection.execute(
+        select(Metric.key).where(Metric.run_id.in_(run_ids)).distinct().order_by(Metric.key)
+    )
+    return [row.key for row in rows]
+
+
+def _flatten(config: Config, prefix: str = "") -> dict[str, JsonValue]:
+    flat: dict[str, JsonValue] = {}
+    for key, value in config.items():
+        if isinstance(value, dict) and value:
+            flat |= _flatten(value, f"{prefix}{key}.")
+        else:
+            flat[prefix + key] = value
+    return flat
