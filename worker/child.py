@@ -1,0 +1,318 @@
+"""Run one claimed job in a child process: `sero train | branch | eval` in a session of its own.
+
+Three threads: the main one owns the process (Linux ends a child with the *thread* that started it),
+one renews the lease, one ships. The process group always ends with the job.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from pydantic import ValidationError
+from sqlalchemy import Engine, select
+
+from backend.db.ingest import StaleAttempt
+from backend.db.models import Job
+from backend.db.queries import jobs
+from backend.db.queries.jobs import ClaimedJob
+from backend.settings import Settings
+from backend.supervisor.process import die_with_parent, kill_group, tail
+from sero_core.sinks.jsonl import RECORDS_FILE, JsonlSink
+from worker.retry import AWAY, GaveUp, in_transaction
+from worker.ship import Shipper, Target
+from worker.toml import to_toml
+
+TICK_S = 0.1
+LOOK_S = 1.0
+STOP_GRACE_S = 60.0
+"""Seconds to write a checkpoint after SIGTERM."""
+LOCK_WAIT_S = 15.0
+EXIT_BAD_INPUT = 2
+EXIT_STOPPED = 75
+LOG_FILE = "log.txt"
+log = logging.getLogger(__name__)
+
+Stop = Literal["cancel", "release", "lost"]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The command of a job, and the folder it writes to."""
+
+    args: tuple[str, ...]
+    out: Path
+    iteration: int | None
+
+
+class JobError(Exception):
+    """The job cannot run as asked; the message is its reason."""
+
+
+class FolderInUse(Exception):
+    """A process of an earlier attempt still holds the folder."""
+
+
+def run_job(
+    engine: Engine, settings: Settings, claimed: ClaimedJob, is_stopping: Callable[[], bool]
+) -> None:
+    """Run a claimed job to its end and write how it ended.
+
+    `is_stopping` is asked ten times a second; once true, the process gets time for a checkpoint and
+    the job goes back to the queue. Errors: only what is not the job's fault.
+    """
+    try:
+        plan = prepare(settings, claimed)
+    except JobError as error:
+        _end(engine, claimed, "failed", str(error))
+        return
+    except (FolderInUse, OSError, ValidationError) as error:
+        _again(engine, claimed, f"its folder cannot be prepared: {error}", is_failure=True)
+        return
+    log_file = plan.out / LOG_FILE
+    log_offset = log_file.stat().st_size if log_file.exists() else 0
+    with log_file.open("ab") as output:
+        process = subprocess.Popen(
+            plan.args,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            preexec_fn=die_with_parent(signal.SIGKILL),
+        )
+    target = Target(claimed.run_id, claimed.job_id, claimed.attempt, plan.iteration)
+    shipper = Shipper(engine, target, plan.out / RECORDS_FILE, log_file, log_offset)
+    lease = Lease(engine, claimed, settings)
+    try:
+        shipper.start()
+        lease.start()
+        stop = _wait(process, lease, shipper, is_stopping)
+        kill_group(process.pid)
+        _conclude(engine, claimed, lease, shipper, stop, process.wait(), log_file)
+    finally:
+        kill_group(process.pid)
+        process.wait()
+        shipper.abandon()
+        lease.stop()
+
+
+def prepare(settings: Settings, claimed: ClaimedJob) -> Plan:
+    """Write the config, drop what a resumed run writes again, and make the command.
+
+    Errors: `JobError`; `FolderInUse`; OSError; ValidationError for a damaged records.jsonl.
+    """
+    run_dir = settings.run_dir(claimed.run_id)
+    run_dir.mkdir(parents=True, exist_ok=True)
+    config = run_dir / "config.toml"
+    staging = run_dir / f".config.{claimed.job_id}.toml"
+    staging.write_text(to_toml(claimed.config))
+    staging.replace(config)
+    command = (sys.executable, "-m", "sero_core.cli")
+    if claimed.kind == "train":
+        _wait_until_free(run_dir)
+        # the process would drop these lines too, but by then the shipper could have read them
+        JsonlSink(run_dir, newest_checkpoint(run_dir)).close()
+        args = (*command, "train", str(config), "--out", str(run_dir), "--resume")
+        return Plan(args, run_dir, None)
+    iteration = newest_checkpoint(run_dir) if claimed.iteration is None else claimed.iteration
+    checkpoint = checkpoint_dir(run_dir, iteration)
+    if not (checkpoint / "state.json").is_file():
+        raise JobError(f"run {claimed.run_id} has no checkpoint of iteration {iteration} any more")
+    out = run_dir / "jobs" / str(claimed.job_id)
+    out.mkdir(parents=True, exist_ok=True)
+    _wait_until_free(out)
+    (out / RECORDS_FILE).unlink(missing_ok=True)
+    verb = "branch" if claimed.kind == "branch" else "eval"
+    args = (*command, verb, str(config), "--out", str(out), "--checkpoint", str(checkpoint))
+    return Plan(args, out, iteration)
+
+
+def checkpoint_dir(run_dir: Path, iteration: int) -> Path:
+    return run_dir / "checkpoints" / f"iteration-{iteration:05d}"
+
+
+def newest_checkpoint(run_dir: Path) -> int:
+    """Iteration of the newest complete checkpoint; -1 where there is none.
+
+    The trainer's own function would load torch into the worker.
+    """
+    found = (run_dir / "checkpoints").glob("iteration-*/state.json")
+    return max((int(path.parent.name.removeprefix("iteration-")) for path in found), default=-1)
+
+
+class Lease:
+    """Renews the job's lease in a thread and learns from the answers what to do."""
+
+    def __init__(self, engine: Engine, claimed: ClaimedJob, settings: Settings) -> None:
+        self._engine = engine
+        self._claimed = claimed
+        self._lease_s = settings.lease_s
+        self._heartbeat_s = settings.heartbeat_s
+        self._ended = threading.Event()
+        self.is_lost = False
+        self.is_cancel_requested = False
+        self._thread = threading.Thread(target=self._beat, name="lease", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._ended.set()
+        self._thread.join()
+
+    def _beat(self) -> None:
+        """The first beat comes at once. While the database is away training goes on: a lease lasts
+        its whole length again after the database's start."""
+        beat_at = time.monotonic()
+        while not self._ended.is_set() and not self.is_lost:
+            try:
+                if time.monotonic() >= beat_at:
+                    beat_at = time.monotonic() + self._heartbeat_s
+                    self._renew()
+                else:
+                    self._look()
+            except AWAY as error:
+                log.warning("heartbeat of job %d failed: %s", self._claimed.job_id, error.args[0])
+                beat_at = time.monotonic()
+            self._ended.wait(min(LOOK_S, self._heartbeat_s))
+
+    def _renew(self) -> None:
+        claimed = self._claimed
+        with self._engine.begin() as connection:
+            answer = jobs.heartbeat(connection, claimed.job_id, claimed.attempt, self._lease_s)
+        self.is_cancel_requested = answer.is_cancel_requested
+        self.is_lost = not answer.is_owner
+
+    def _look(self) -> None:
+        """Learn of a cancel request between two beats."""
+        with self._engine.connect() as connection:
+            self.is_cancel_requested = bool(
+                connection.scalar(
+                    select(Job.is_cancel_requested).where(Job.id == self._claimed.job_id)
+                )
+            )
+
+
+def _wait(
+    process: subprocess.Popen[bytes],
+    lease: Lease,
+    shipper: Shipper,
+    is_stopping: Callable[[], bool],
+) -> Stop | None:
+    """Wait for the end of the process; ask it to end where that is due. Returns why, if so."""
+    stop: Stop | None = None
+    kill_at = float("inf")
+    while process.poll() is None:
+        if lease.is_lost or shipper.is_stale:
+            kill_group(process.pid)
+            process.wait()
+            return "lost"
+        if shipper.error is not None:
+            kill_group(process.pid)
+        elif stop is None and (lease.is_cancel_requested or is_stopping()):
+            stop = "cancel" if lease.is_cancel_requested else "release"
+            kill_at = time.monotonic() + STOP_GRACE_S
+            with suppress(ProcessLookupError):
+                process.send_signal(signal.SIGTERM)
+        elif time.monotonic() > kill_at:
+            kill_group(process.pid)
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(TICK_S)
+    return stop
+
+
+def _conclude(
+    engine: Engine,
+    claimed: ClaimedJob,
+    lease: Lease,
+    shipper: Shipper,
+    stop: Stop | None,
+    status: int,
+    log_file: Path,
+) -> None:
+    """Ship the rest, then write the final state: the state never runs ahead of the rows."""
+    if stop == "lost":
+        log.warning("job %d belongs to another attempt now", claimed.job_id)
+        return
+    try:
+        shipper.finish()
+    except StaleAttempt as error:
+        log.warning("%s", error)
+        return
+    except Exception as error:
+        _end(engine, claimed, "failed", f"its rows cannot be stored: {error}"[:2000])
+        raise
+    if status == 0:
+        _end(engine, claimed, "succeeded", "finished")
+    elif stop == "cancel" or lease.is_cancel_requested:
+        how = "after a checkpoint" if status == EXIT_STOPPED else f"({describe(status)})"
+        _end(engine, claimed, "cancelled", f"cancelled by the user, stopped {how}")
+    elif stop == "release" or status == EXIT_STOPPED:
+        _again(engine, claimed, "its worker stopped", is_failure=False)
+    elif status == EXIT_BAD_INPUT:
+        _end(engine, claimed, "failed", last_error(log_file) or describe(status))
+    else:
+        reason = f"the process ended with {describe(status)}: {last_error(log_file)}"
+        _again(engine, claimed, reason.removesuffix(": "), is_failure=True)
+
+
+def _end(engine: Engine, claimed: ClaimedJob, state: jobs.EndState, reason: str) -> None:
+    done = in_transaction(
+        engine,
+        lambda connection: jobs.finish(connection, claimed.job_id, claimed.attempt, state, reason),
+        threading.Event(),
+    )
+    log.info("job %d attempt %d: %s (%s)", claimed.job_id, claimed.attempt, state, reason)
+    if not done:
+        log.warning("job %d belongs to another attempt now", claimed.job_id)
+
+
+def _again(engine: Engine, claimed: ClaimedJob, reason: str, *, is_failure: bool) -> None:
+    put_back = jobs.retry if is_failure else jobs.release
+    with suppress(GaveUp):
+        in_transaction(
+            engine,
+            lambda connection: put_back(connection, claimed.job_id, claimed.attempt, reason),
+            threading.Event(),
+        )
+    log.info("job %d attempt %d goes back: %s", claimed.job_id, claimed.attempt, reason)
+
+
+def describe(status: int) -> str:
+    """`exit status 3`, or the name of the signal."""
+    if status >= 0:
+        return f"exit status {status}"
+    return f"signal {-status} ({signal.Signals(-status).name})"
+
+
+def last_error(log_file: Path) -> str:
+    """The last line of the log that is not empty, without `error:`."""
+    lines = [line.strip() for line in tail(log_file, 20).splitlines() if line.strip()]
+    return lines[-1].removeprefix("error: ")[:1000] if lines else ""
+
+
+def _wait_until_free(folder: Path) -> None:
+    """Wait until the process of an attempt that was killed has let go of the folder.
+
+    Errors: `FolderInUse` when it does not within `LOCK_WAIT_S`.
+    """
+    deadline = time.monotonic() + LOCK_WAIT_S
+    with (folder / ".lock").open("w") as file:
+        while True:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    raise FolderInUse(f"{folder} is in use by another process") from None
+                time.sleep(TICK_S)

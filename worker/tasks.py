@@ -1,0 +1,134 @@
+"""The one task, and what a worker process does beside it: say that it lives, and wake jobs up."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+
+from celery.signals import worker_init, worker_ready, worker_shutdown, worker_shutting_down
+
+from backend.db.engine import make_engine
+from backend.db.queries import jobs
+from backend.settings import Settings
+from worker.app import RUN_JOB, app
+from worker.caretaker import Caretaker
+from worker.child import run_job
+from worker.retry import in_transaction
+
+WORKER_ID = "SERO_WORKER_ID"
+READY_FILE = "ready"
+STOP_FILE = "stop"
+log = logging.getLogger(__name__)
+
+
+def worker_dir(settings: Settings, worker_id: str) -> Path:
+    """Where a worker and its pool process leave notes: `ready` holds its number, `stop` asks it to
+    end its job."""
+    return settings.home / "workers" / worker_id
+
+
+@app.task(name=RUN_JOB)  # pyright: ignore[reportUntypedFunctionDecorator]
+def run_next_jobs(job_id: int) -> None:
+    """A wake-up for job `job_id`: run what is in the queue, in its order, until it is empty.
+
+    A message whose job is done or taken finds nothing: duplicates are harmless.
+    """
+    settings = Settings.from_env()
+    worker_id = os.environ[WORKER_ID]
+    stop_file = worker_dir(settings, worker_id) / STOP_FILE
+    engine = make_engine(settings.database_url, pool_size=4, name=f"sero worker {worker_id}")
+    try:
+        with _termination() as is_terminated:
+
+            def is_stopping() -> bool:
+                return is_terminated.is_set() or stop_file.exists()
+
+            log.debug("woken up for job %d", job_id)
+            while not is_stopping():
+                claimed = in_transaction(
+                    engine,
+                    lambda connection: jobs.claim(connection, None, worker_id, settings.lease_s),
+                    is_terminated,
+                )
+                if claimed is None:
+                    return
+                log.info(
+                    "job %d (%s of run %d), attempt %d",
+                    claimed.job_id,
+                    claimed.kind,
+                    claimed.run_id,
+                    claimed.attempt,
+                )
+                run_job(engine, settings, claimed, is_stopping)
+    finally:
+        engine.dispose()
+
+
+@contextmanager
+def _termination() -> Generator[threading.Event]:
+    """An event that SIGTERM and SIGQUIT set instead of raising in the middle of a transaction."""
+    event = threading.Event()
+
+    def note(number: int, frame: FrameType | None) -> None:
+        event.set()
+
+    numbers = (signal.SIGTERM, signal.SIGQUIT)
+    previous = {number: signal.signal(number, note) for number in numbers}
+    try:
+        yield event
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+    if event.is_set():
+        sys.exit(0)
+
+
+class _State:
+    caretaker: Caretaker | None = None
+
+
+@worker_init.connect
+def _name_worker(**_: object) -> None:
+    """The pool process inherits the name through the environment."""
+    logging.basicConfig(
+        level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
+    )
+    os.environ[WORKER_ID] = f"{socket.gethostname()}-{os.getpid()}"
+
+
+@worker_ready.connect
+def _start_caretaker(**_: object) -> None:
+    settings = Settings.from_env()
+    worker_id = os.environ[WORKER_ID]
+    folder = worker_dir(settings, worker_id)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / STOP_FILE).unlink(missing_ok=True)
+    _State.caretaker = Caretaker(app, settings, worker_id)
+    _State.caretaker.start(lambda: (folder / READY_FILE).write_text(f"{os.getpid()}\n"))
+
+
+@worker_shutting_down.connect
+def _ask_job_to_stop(**_: object) -> None:
+    settings = Settings.from_env()
+    folder = worker_dir(settings, os.environ[WORKER_ID])
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / STOP_FILE).touch()
+
+
+@worker_shutdown.connect
+def _stop_caretaker(**_: object) -> None:
+    if _State.caretaker is not None:
+        _State.caretaker.stop()
+    folder = worker_dir(Settings.from_env(), os.environ[WORKER_ID])
+    for name in (READY_FILE, STOP_FILE):
+        (folder / name).unlink(missing_ok=True)
+    if folder.exists():
+        folder.rmdir()
