@@ -167,10 +167,11 @@ def report(tallies: dict[tuple[str, str, int], Tally], path: Path | None) -> Non
     for (name, task_type, depth), tally in sorted(rows.items(), key=lambda item: item[0]):
         reachable = tally.num_states - tally.num_dead
         won = 100 * tally.num_won / max(reachable, 1)
+        mean_ms = tally.total_ms / max(tally.num_acts, 1)
         extra = (tally.num_steps - tally.num_shortest) / max(tally.num_won, 1)
         print(f"{name:9} {task_type:31} {depth:5} {reachable:9} {won:6.1f}% {extra:6.1f} "
               f"{tally.num_dead:5} {tally.num_dead_told:5} "
-              f"{tally.total_ms / max(tally.num_acts, 1):6.2f} {tally.slowest_ms:7.2f}")  # fmt: skip
+              f"{mean_ms:6.2f} {tally.slowest_ms:7.2f}")  # fmt: skip
     failures = [line for tally in tallies.values() for line in tally.failures]
     print(f"{len(failures)} failures", *failures[:20], sep="\n")
     if path is not None:

@@ -141,6 +141,7 @@ def test_the_belief_reads_states_and_natural_order() -> None:
         seen("You pick up the mug 1 from the drawer 2.", "examine drawer 2", "close drawer 2")
     )
     assert belief.held == "mug 1"
+    assert belief.contents["drawer 2"] == set()
     belief.update(seen("You heat the mug 1 using the microwave 1."))
     belief.update(seen("You cool the mug 1 using the fridge 1."))
     assert belief.marks == {("cool", "mug 1")}

@@ -199,6 +199,33 @@ def test_a_dead_end_says_what_is_held() -> None:
         plan(State.from_facts(facts), Goal("pick_and_place_simple", "mug", "drawer"))
 
 
+def test_it_puts_down_into_the_drawer_it_must_open_anyway() -> None:
+    drawers = ("drawer 1", "drawer 2")
+    facts: set[Fact] = {
+        *(("receptacletype", name, "drawertype") for name in drawers),
+        *(("receptacleatlocation", name, "loc 1") for name in drawers),
+        *(("openable", name) for name in drawers),
+        ("receptacletype", "shelf 1", "shelftype"),
+        ("receptacleatlocation", "shelf 1", "loc 2"),
+        *(("cancontain", kind, "mugtype") for kind in ("drawertype", "shelftype")),
+        ("cancontain", "drawertype", "booktype"),
+        *(("objecttype", f"{kind} 1", f"{kind}type") for kind in ("mug", "book")),
+        *(("pickupable", f"{kind} 1") for kind in ("mug", "book")),
+        ("inreceptacle", "mug 1", "drawer 2"),
+        ("holds", "agent1", "book 1"),
+        ("atlocation", "agent1", "loc 2"),
+    }
+    actions = plan(State.from_facts(facts), Goal("pick_and_place_simple", "mug", "shelf"))
+    assert actions == [
+        "go to drawer 2",
+        "open drawer 2",
+        "move book 1 to drawer 2",
+        "take mug 1 from drawer 2",
+        "go to shelf 1",
+        "move mug 1 to shelf 1",
+    ]
+
+
 def test_names_sort_by_number() -> None:
     assert sorted(["drawer 10", "drawer 2", "cabinet 1"], key=natural) == [
         "cabinet 1",
