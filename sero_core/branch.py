@@ -128,6 +128,7 @@ class Brancher:
     def _disagreements(self, episode: Episode) -> list[int]:
         """Steps where the oracle, started there, would act differently from the policy."""
         env = self.envs.take(1)[0]
+        env.reset(episode.task)
         differing: list[int] = []
         for step in episode.steps:
             observation = env.restore(step.snapshot)
@@ -141,6 +142,7 @@ class Brancher:
 
     def _execute(self, root: Root) -> Execution:
         env = self.envs.take(1)[0]
+        env.reset(root.episode.task)
         snapshot = root.episode.steps[root.index].snapshot
         try:
             observation = env.restore(snapshot)

@@ -215,7 +215,7 @@ def _terse(task: str, history: list[PastStep], num_past: int, observation: Obser
     elif num_past:
         lines.append(f"now > {terse_observation(observation.text)}")
     shown = [a for a in observation.admissible if not a.startswith(_HIDDEN)]
-    lines.append("can: " + "; ".join(shown))
+    lines += ["can:", *shown]
     return "\n".join(lines)
 
 

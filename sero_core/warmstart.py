@@ -37,14 +37,14 @@ from sero_core.seeds import derive_seed, derived_random
 from sero_core.types import Observation, Oracle, OracleError, Prefix, PrefixStep, Task
 
 CHAT_TEMPLATE = (
-    "{%- for message in messages -%}"
-    "<|im_start|>{{ message['role'] }}\n{{ message['content'] }}<|im_end|>\n"
-    "{%- endfor -%}"
-    "{%- if add_generation_prompt -%}<|im_start|>assistant\n{%- endif -%}"
+    "{% for message in messages %}"
+    "{{ '<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>' + '\\n' }}"
+    "{% endfor %}"
+    "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"
 )
 SPECIAL = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
 TAGS = (ACTION_OPEN, ACTION_CLOSE)
-WORDS = Regex(r"[^\S\n]?[a-zA-Z]+|[^\S\n]?\d|\n|[^\S\n]+|[^\s\w]+|.")
+WORDS = Regex(r"[^\S\n]?[a-zA-Z]+|[^\S\n]?\d|\n|[^\S\n]?[^\s\w]+|[^\S\n]+|.")
 IDLE_ACTIONS = ("look", "inventory", "help", "examine")
 
 
@@ -54,15 +54,15 @@ class WarmstartConfig(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     seed: int = Field(default=7, ge=0)
-    num_games: int = Field(default=3000, ge=1, description="Generated training games")
-    noise: float = Field(default=0.3, ge=0, le=1, description="Share of random actions")
+    num_games: int = Field(default=4000, ge=1, description="Generated training games")
+    noise: float = Field(default=0.6, ge=0, le=1, description="Share of random actions")
     max_steps: int = Field(default=16, ge=1, description="Steps of a demonstration")
     hidden_size: int = Field(default=128, ge=16)
     num_layers: int = Field(default=4, ge=1)
     vocab_size: int = Field(default=640, ge=300, description="Tokenizer vocabulary")
     lr: float = Field(default=2e-3, gt=0)
     batch_tokens: int = Field(default=6000, ge=256, description="Padded tokens per step")
-    num_epochs: int = Field(default=4, ge=1)
+    num_epochs: int = Field(default=1, ge=1)
     prompt_loss: float = Field(default=0.2, ge=0, description="Weight of prompt tokens in the loss")
     num_threads: int = Field(default=1, ge=1)
 
@@ -180,7 +180,7 @@ def _texts(rows: Sequence[Demonstration], prompt: PromptConfig) -> Iterator[str]
     for row in rows[::10]:
         kept = min(prompt.history_length, len(row.past))
         yield body_text(prompt.name, row.task, row.past, kept, row.observation)
-        yield row.action
+        yield f"user\nassistant\n{row.action}"
 
 
 def _encode(row: Demonstration, builder: PromptBuilder) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -279,7 +279,7 @@ def _loss(
     nll_BL = functional.cross_entropy(logits_BLV.transpose(1, 2), ids_BL[:, 1:], reduction="none")
     weight_BL = weight_BL[:, 1:]
     is_answer_BL = weight_BL == 1.0
-    answer_loss = float(nll_BL[is_answer_BL].mean())
+    answer_loss = float(nll_BL.detach()[is_answer_BL].mean())
     total = (nll_BL * weight_BL).sum() / weight_BL.sum()
     return total, answer_loss, sum(len(prompt) + len(answer) for prompt, answer in batch)
 
