@@ -1,0 +1,91 @@
+"""T23: 2N iterations equal N, kill -9, N: same weights, same tasks, same log. Real processes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from sero_core.checkpoint import complete_checkpoints, read_state
+from sero_core.policy import weights_hash
+from sero_core.records import IterationPayload, from_line
+from tests.support.train import TINY, train_command, wait_for_iteration
+
+pytestmark = pytest.mark.slow
+
+
+def log_without_clocks(out: Path) -> list[IterationPayload]:
+    lines = (out / "records.jsonl").read_text().splitlines()
+    payloads = [from_line(line) for line in lines]
+    epoch = payloads[0].written_at
+    return [
+        payload.model_copy(
+            update={
+                "written_at": epoch,
+                "metrics": {k: v for k, v in payload.metrics.items() if not k.startswith("time/")},
+            }
+        )
+        for payload in payloads
+    ]
+
+
+def test_t23_kill_and_resume_equals_an_uninterrupted_run(tmp_path: Path) -> None:
+    whole, broken = tmp_path / "whole", tmp_path / "broken"
+    subprocess.run(train_command(whole), check=True, capture_output=True, timeout=300)
+
+    process = subprocess.Popen(train_command(broken), stdout=subprocess.DEVNULL)
+    wait_for_iteration(broken, 2)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    assert len(log_without_clocks(broken)) < 5
+    subprocess.run([*train_command(broken), "--resume"], check=True, capture_output=True)
+
+    assert log_without_clocks(broken) == log_without_clocks(whole)
+    last_whole, last_broken = (complete_checkpoints(out)[-1][1] for out in (whole, broken))
+    assert read_state(last_broken) == read_state(last_whole)
+    assert weights_hash(last_broken) == weights_hash(last_whole)
+
+
+def test_sigterm_leaves_a_checkpoint_and_exit_code_75(tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    command = train_command(out, "num_iterations=50", "checkpoint_every=50")
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    wait_for_iteration(out, 1)
+    process.send_signal(signal.SIGTERM)
+    said, _ = process.communicate(timeout=120)
+    assert process.returncode == 75, said
+    state = read_state(complete_checkpoints(out)[-1][1])
+    logged = [from_line(line).iteration for line in (out / "records.jsonl").open()]
+    assert state.iteration == logged[-1] >= 1
+    assert logged == list(range(logged[-1] + 1))
+
+
+def test_resume_refuses_another_config_and_a_second_process(tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    subprocess.run(train_command(out, "num_iterations=1"), check=True, capture_output=True)
+    other = subprocess.run(
+        [*train_command(out, "optimizer.lr=0.5"), "--resume"], capture_output=True, text=True
+    )
+    assert other.returncode == 2
+    assert "belongs to config" in other.stderr
+    again = subprocess.run(train_command(out), capture_output=True, text=True)
+    assert again.returncode == 2
+    assert "already holds a run" in again.stderr
+
+
+def test_a_wrong_config_is_one_clear_line_per_field(tmp_path: Path) -> None:
+    bad = tmp_path / "bad.toml"
+    bad.write_text(TINY.read_text().replace("num_tasks = 3", "num_tasks = 0\nnum_task = 3"))
+    command = [sys.executable, "-m", "sero_core.cli", "train", str(bad), "--out", str(tmp_path)]
+    started = time.monotonic()
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert time.monotonic() - started < 60
+    assert done.returncode == 2
+    assert "rollout.num_tasks: Input should be greater than or equal to 1" in done.stderr
+    assert "rollout.num_task: Extra inputs are not permitted" in done.stderr
+    assert "Traceback" not in done.stderr
