@@ -29,7 +29,7 @@ def _table(data: Mapping[str, object], path: tuple[str, ...]) -> list[str]:
 
 
 def _key(name: str) -> str:
-    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else json.dumps(name)
+    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else _text(name)
 
 
 def _value(value: object) -> str:
@@ -45,7 +45,12 @@ def _value(value: object) -> str:
         text = repr(value)
         return text if "." in text or "e" not in text else text.replace("e", ".0e")
     if isinstance(value, str):
-        return json.dumps(value).replace("\x7f", "\\u007f")
+        return _text(value)
     if isinstance(value, list | tuple):
         return "[" + ", ".join(_value(item) for item in cast("list[object]", value)) + "]"
     raise TypeError(f"TOML value: got {type(value).__name__}, expected a scalar or a list")
+
+
+def _text(value: str) -> str:
+    """A basic string: JSON's escapes, and DEL, which TOML does not allow bare."""
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

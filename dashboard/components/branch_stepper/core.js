@@ -20,6 +20,11 @@ function fmt(value, digits = 2) {
   return x.toFixed(digits).replace("-", "−");
 }
 
+/** Weights span orders of magnitude: two decimals from 0.1 up, three below, then powers of ten. */
+function fmtWeight(value) {
+  return fmt(value, Math.abs(num(value)) >= 0.0995 ? 2 : 3);
+}
+
 /** ell_k under the rule: the mean (lennorm) or the sum (seqprob) of the scored log-probabilities. */
 function spanLogprob(step, rule) {
   const scored = step.logprobs.map(num).filter((_, i) => step.scored[i]);

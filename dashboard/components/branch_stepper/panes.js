@@ -163,7 +163,7 @@ function subscript(k) {
 
 function weightPill(weight, k) {
   const x = num(weight);
-  const node = pill("weight", `w${subscript(k)} = ${fmt(x, 3)}`, "reachability weight: how much of this step's supervision gets through");
+  const node = pill("weight", `w${subscript(k)} = ${fmtWeight(x)}`, "reachability weight: how much of this step's supervision gets through");
   node.style.setProperty("--fill", `${Math.round(100 * Math.max(0, Math.min(1, Number.isFinite(x) ? x : 0)))}%`);
   if (!Number.isFinite(x)) node.classList.add("missing");
   return node;
@@ -206,7 +206,7 @@ function policyPane(data, k) {
 /** What the policy would do greedily in the oracle's state. */
 function probeBox(step, k) {
   if (!step) return null;
-  const box = el("section", "probe");
+  const box = el("section", "probe-box");
   if (step.probe_action === null || step.probe_action === undefined) {
     box.append(el("p", "muted", "Greedy probe not logged (sero.probe = false)."));
     return box;

@@ -170,7 +170,7 @@ function skeleton(mount, data, result, { go, act }) {
     button("previous", "←", "previous step (←)", act), parts.position, button("next", "→", "next step (→)", act),
     button("root", "⤒ root", "root (Home)", act), button("end", "⤓ end", "end of the branch (End)", act),
     button("drop", "x worst drop", "largest weight drop (x)", act), parts.tokens,
-    button("copy", "⧉ link", "copy the link to this step (y)", act), button("help", "? keys", "keyboard help (?)", act), parts.status);
+    button("copy", "copy link", "copy the link to this step (y)", act), button("help", "? keys", "keyboard help (?)", act), parts.status);
   parts.oracle = el("div", "slot");
   parts.policy = el("div", "slot");
   const outline = buildOutline(data, parts, go);
@@ -208,7 +208,7 @@ function buildRibbon(data, parts, go) {
   const caption = el("div", "ribbon-caption", el("b", "", "Reachability"), el("span", "", `effective depth ${depth} of ${oracleEnd}`));
   if (drop) {
     const token = drop.token ? `, token “${visible(drop.token.text)}” ${fmt(drop.token.logprob)}` : "";
-    const text = `largest drop at depth ${drop.depth}: ${fmt(drop.before)} → ${fmt(drop.after)}${token}`;
+    const text = `largest drop at depth ${drop.depth}: ${fmtWeight(drop.before)} → ${fmtWeight(drop.after)}${token}`;
     const jump = el("button", "link", text);
     jump.type = "button";
     jump.onclick = () => go(drop.depth);
@@ -222,8 +222,8 @@ function buildRibbon(data, parts, go) {
     if (k >= 0 && k < oracleEnd) {
       const weight = num(branch.steps[k].weight);
       const fill = el("div", Number.isFinite(weight) ? "fill" : "fill missing");
-      fill.style.height = `${Number.isFinite(weight) ? Math.max(3, 100 * Math.min(1, weight)) : 100}%`;
-      upper.append(fill, el("span", "value", fmt(weight)));
+      fill.style.height = `${Number.isFinite(weight) ? Math.round(Math.max(2, 60 * Math.min(1, weight))) : 60}px`;
+      upper.append(fill, el("span", "value", fmtWeight(weight)));
       cell.title = `depth ${k}: w = ${fmt(weight, 3)}, ${branch.steps[k].action}`;
     } else if (k === oracleEnd) upper.append(el("span", `flag ${branch.outcome === "won" ? "won" : ""}`, branch.outcome === "won" ? "✓" : "■"));
     const lower = el("div", "lower");
@@ -274,7 +274,7 @@ function buildOutline(data, parts, go) {
 }
 
 function miniWeight(weight) {
-  const node = el("span", "n mini", fmt(weight));
+  const node = el("span", "n mini", fmtWeight(weight));
   const x = num(weight);
   node.style.setProperty("--fill", `${Math.round(100 * Math.max(0, Math.min(1, Number.isFinite(x) ? x : 0)))}%`);
   return node;
