@@ -100,10 +100,10 @@ class SeroClient:
         search: str | None = None,
         limit: int = 50,
         cursor: str | None = None,
-    ) -> s.Page[s.RunSummary]:
+    ) -> s.RunPage:
         """Newest first. `search` matches name, method, env and preset."""
         params = {"status": status, "search": search, "limit": limit, "cursor": cursor}
-        return self._get("/runs", s.Page[s.RunSummary], params)
+        return self._get("/runs", s.RunPage, params)
 
     def run(self, run_id: int) -> s.RunDetail:
         return self._get(f"/runs/{run_id}", s.RunDetail)
@@ -155,7 +155,7 @@ class SeroClient:
         is_won: bool | None = None,
         limit: int = 50,
         cursor: str | None = None,
-    ) -> s.Page[s.EpisodeSummary]:
+    ) -> s.EpisodePage:
         params = {
             "iteration": iteration,
             "task_type": task_type,
@@ -163,7 +163,7 @@ class SeroClient:
             "limit": limit,
             "cursor": cursor,
         }
-        return self._get(f"/runs/{run_id}/episodes", s.Page[s.EpisodeSummary], params)
+        return self._get(f"/runs/{run_id}/episodes", s.EpisodePage, params)
 
     def episode(self, episode_id: str) -> s.EpisodeDetail:
         """`episode_id` is the permalink `<run_id>-<episode_id>`."""
@@ -183,7 +183,7 @@ class SeroClient:
         min_depth: int | None = None,
         limit: int = 50,
         cursor: str | None = None,
-    ) -> s.Page[s.BranchSummary]:
+    ) -> s.BranchPage:
         """Newest iteration first. `min_depth`: at least that many branch steps."""
         params = {
             "run_id": run_id,
@@ -198,7 +198,7 @@ class SeroClient:
             "limit": limit,
             "cursor": cursor,
         }
-        return self._get("/branches", s.Page[s.BranchSummary], params)
+        return self._get("/branches", s.BranchPage, params)
 
     def branch(self, branch_id: str) -> s.BranchDetail:
         """`branch_id` is the permalink `<run_id>-<branch_id>`."""

@@ -47,7 +47,8 @@ class Settings(BaseModel):
         home = Path(str(values.get("home") or ".sero")).absolute()
         filled = {**values, "home": home}
         filled["database_url"] = (
-            values.get("database_url") or f"postgresql+psycopg://sero@/sero?host={home}/postgres/socket"
+            values.get("database_url")
+            or f"postgresql+psycopg://sero@/sero?host={home}/postgres/socket"
         )
         filled["broker_url"] = (
             values.get("broker_url") or f"redis+socket://{home}/valkey/valkey.sock"

@@ -15,6 +15,7 @@ from backend.schemas.base import (
 )
 from backend.schemas.records import (
     BranchDetail,
+    BranchPage,
     BranchRef,
     BranchStepInfo,
     BranchSummary,
@@ -26,6 +27,7 @@ from backend.schemas.records import (
     DepthCell,
     DepthMapResponse,
     EpisodeDetail,
+    EpisodePage,
     EpisodeSummary,
     EvalResultInfo,
     EvaluationInfo,
@@ -53,6 +55,7 @@ from backend.schemas.runs import (
     LogResponse,
     Preset,
     RunDetail,
+    RunPage,
     RunSummary,
     SubmitRequest,
     ValidationResponse,
@@ -63,6 +66,7 @@ from backend.schemas.runs import (
 __all__ = [
     "AttemptInfo",
     "BranchDetail",
+    "BranchPage",
     "BranchRef",
     "BranchStepInfo",
     "BranchSummary",
@@ -77,6 +81,7 @@ __all__ = [
     "DepthCell",
     "DepthMapResponse",
     "EpisodeDetail",
+    "EpisodePage",
     "EpisodeSummary",
     "ErrorInfo",
     "ErrorResponse",
@@ -105,6 +110,7 @@ __all__ = [
     "Page",
     "Preset",
     "RunDetail",
+    "RunPage",
     "RunStatus",
     "RunSummary",
     "Schema",

@@ -6,7 +6,7 @@ from datetime import datetime
 
 from pydantic import Field, JsonValue
 
-from backend.schemas.base import Number, Outcome, Schema
+from backend.schemas.base import Number, Outcome, Page, Schema
 from backend.schemas.runs import RunSummary
 
 
@@ -101,6 +101,10 @@ class BranchRef(Schema):
     num_steps: int
 
 
+class EpisodePage(Page[EpisodeSummary]):
+    """A page of episodes."""
+
+
 class EpisodeDetail(EpisodeSummary):
     final_observation: str
     steps: list[StepInfo]
@@ -130,6 +134,10 @@ class BranchSummary(Schema):
     effective_depth: Number
     num_steps: int
     weights: list[Number]
+
+
+class BranchPage(Page[BranchSummary]):
+    """A page of branches."""
 
 
 class BranchStepInfo(Schema):

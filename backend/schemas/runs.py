@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import ConfigDict, Field, JsonValue
 
-from backend.schemas.base import Config, JobKind, JobState, Number, RunStatus, Schema
+from backend.schemas.base import Config, JobKind, JobState, Number, Page, RunStatus, Schema
 
 
 class SubmitRequest(Schema):
@@ -115,6 +115,10 @@ class JobInfo(Schema):
     heartbeat_at: datetime | None
     lease_expires_at: datetime | None
     attempts: list[AttemptInfo]
+
+
+class RunPage(Page[RunSummary]):
+    """A page of the run table."""
 
 
 class RunDetail(RunSummary):

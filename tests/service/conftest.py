@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import socket
+import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from threading import Thread
 
 import psycopg
 import pytest
+import uvicorn
+from fastapi import FastAPI
 from sqlalchemy import Engine, make_url
 
+from backend.client import SeroClient
 from backend.db.engine import make_engine
 from backend.db.migrate import upgrade
+from backend.main import create_app
 from backend.settings import Settings
 from backend.supervisor.postgres import EmbeddedPostgres
 
@@ -79,7 +87,39 @@ def settings(database_url: str, tmp_path: Path) -> Settings:
         home=tmp_path,
         database_url=database_url,
         broker_url="redis://127.0.0.1:1/0",
-        configs_dir=Path(__file__).parent / "configs",
         lease_s=2.0,
         heartbeat_s=0.5,
     )
+
+
+@pytest.fixture
+def api_url(settings: Settings) -> Iterator[str]:
+    """The address of the real API, served by uvicorn on a free port."""
+    with serve(create_app(settings)) as url:
+        yield url
+
+
+@pytest.fixture
+def client(api_url: str) -> Iterator[SeroClient]:
+    with SeroClient(api_url) as made:
+        yield made
+
+
+@contextmanager
+def serve(app: FastAPI) -> Iterator[str]:
+    listener = socket.socket()
+    listener.bind(("127.0.0.1", 0))
+    config = uvicorn.Config(app, log_level="warning", ws="none", timeout_graceful_shutdown=2)
+    server = uvicorn.Server(config)
+    thread = Thread(target=server.run, kwargs={"sockets": [listener]})
+    thread.start()
+    try:
+        deadline = time.monotonic() + 10
+        while not server.started:
+            assert time.monotonic() < deadline, "uvicorn did not start"
+            time.sleep(0.01)
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+    finally:
+        server.should_exit = True
+        thread.join()
+        listener.close()

@@ -17,13 +17,13 @@ from backend.db.records import Branch, BranchStep
 from backend.db.texts import load_texts, parse_list
 from backend.schemas import (
     BranchDetail,
+    BranchPage,
     BranchStepInfo,
     BranchSummary,
     DepthBucket,
     DepthCell,
     DepthMapResponse,
     Outcome,
-    Page,
 )
 
 _TABLE = Branch.__table__.c
@@ -67,7 +67,7 @@ class BranchFilter:
 
 def list_branches(
     connection: Connection, wanted: BranchFilter, *, limit: int, cursor: str | None
-) -> Page[BranchSummary]:
+) -> BranchPage:
     """Newest run and iteration first. `num_total` counts the run's branches (or all).
 
     Errors: `paging.InvalidCursor`.
@@ -88,7 +88,7 @@ def list_branches(
     next_cursor = None
     if len(rows) > limit:
         next_cursor = paging.encode([rows[limit - 1][key.column.name] for key in _ORDER])
-    return Page(
+    return BranchPage(
         items=[BranchSummary.model_validate(_summary(row)) for row in rows[:limit]],
         next_cursor=next_cursor,
         num_matching=connection.execute(count.where(*conditions)).scalar_one(),

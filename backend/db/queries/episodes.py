@@ -13,8 +13,8 @@ from backend.db.texts import load_texts, parse_list
 from backend.schemas import (
     BranchRef,
     EpisodeDetail,
+    EpisodePage,
     EpisodeSummary,
-    Page,
     StepInfo,
     TaskInfo,
 )
@@ -41,7 +41,7 @@ def list_episodes(
     is_won: bool | None,
     limit: int,
     cursor: str | None,
-) -> Page[EpisodeSummary]:
+) -> EpisodePage:
     """Newest iteration first, in the order of its record. Errors: `paging.InvalidCursor`."""
     filters: list[ColumnElement[bool]] = [Episode.run_id == run_id]
     if iteration is not None:
@@ -61,7 +61,7 @@ def list_episodes(
     ]
     count = select(func.count()).select_from(Episode)
     last = rows[limit - 1] if len(rows) > limit else None
-    return Page(
+    return EpisodePage(
         items=[EpisodeSummary.model_validate(_summary(row)) for row in rows[:limit]],
         next_cursor=None
         if last is None

@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pydantic import JsonValue
-from sqlalchemy import ColumnElement, Connection, Row, case, func, literal, or_, select
+from sqlalchemy import ColumnElement, Connection, case, func, literal, or_, select
 
 from backend.db import paging
 from backend.db.models import Job, Run
 from backend.db.queries.queue import jobs_of_run
 from backend.db.records import Metric
-from backend.schemas import Config, ConfigDifference, Page, RunDetail, RunStatus, RunSummary
+from backend.schemas import Config, ConfigDifference, RunDetail, RunPage, RunStatus, RunSummary
 
-STATUS: ColumnElement[str] = case(
+status_column: ColumnElement[str] = case(
     ((Job.state == "running") & Job.is_cancel_requested, literal("stopping")), else_=Job.state
 )
 COLUMNS = (
     *(column for column in Run.__table__.columns if column.name not in ("config", "request_hash")),
-    STATUS.label("status"),
+    status_column.label("status"),
     Job.reason,
     Job.attempt,
     Job.started_at,
@@ -36,11 +36,11 @@ def list_runs(
     search: str | None,
     limit: int,
     cursor: str | None,
-) -> Page[RunSummary]:
+) -> RunPage:
     """Newest first. Errors: `paging.InvalidCursor`."""
     filters: list[ColumnElement[bool]] = []
     if status is not None:
-        filters.append(status == STATUS)
+        filters.append(status_column == status)
     if search:
         fields = (Run.name, Run.method, Run.env, Run.preset)
         filters.append(or_(*(field.icontains(search, autoescape=True) for field in fields)))
@@ -53,7 +53,7 @@ def list_runs(
     ).all()
     page = [RunSummary.model_validate(row) for row in rows[:limit]]
     matching = select(func.count()).select_from(Run).join(Job, TRAINING).where(*filters)
-    return Page(
+    return RunPage(
         items=page,
         next_cursor=paging.encode([page[-1].id]) if len(rows) > limit else None,
         num_matching=connection.execute(matching).scalar_one(),
@@ -87,14 +87,14 @@ def training_job_id(connection: Connection, run_id: int) -> int | None:
 
 def get_runs(connection: Connection, run_ids: Sequence[int]) -> list[tuple[RunSummary, Config]]:
     """Some runs with their configs, in the order asked for; unknown ones are left out."""
-    rows: dict[int, Row[tuple[object, ...]]] = {
-        row.id: row
+    rows = {
+        row["id"]: dict(row)
         for row in connection.execute(
             select(*COLUMNS, Run.config).join(Job, TRAINING).where(Run.id.in_(run_ids))
-        )
+        ).mappings()
     }
     return [
-        (RunSummary.model_validate(rows[run_id]), rows[run_id]._mapping["config"])
+        (RunSummary.model_validate(rows[run_id]), rows[run_id]["config"])
         for run_id in run_ids
         if run_id in rows
     ]

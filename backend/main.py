@@ -1,0 +1,69 @@
+"""The HTTP API.
+
+    uvicorn --factory backend.main:create_app
+
+Imports no torch: the run config is validated by the same classes that the trainer uses, and those
+import torch only where they compute.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from importlib.metadata import version
+
+from fastapi import FastAPI
+from fastapi.routing import APIRoute
+
+from backend import errors
+from backend.client import PREFIX
+from backend.db.engine import make_engine
+from backend.routes import operation, records, runs
+from backend.routes.deps import Services
+from backend.schemas import ErrorResponse
+from backend.settings import Settings
+from backend.wakeup import Wakeups
+
+POOL_SIZE = 10
+
+
+def create_app(settings: Settings | None = None) -> FastAPI:
+    """The ASGI application; connects on the first request. None = settings of the environment."""
+    chosen = settings or Settings.from_env()
+    services = Services(
+        settings=chosen,
+        engine=make_engine(chosen.database_url, pool_size=POOL_SIZE, name="sero-api"),
+        wakeups=Wakeups(chosen.broker_url),
+    )
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncGenerator[None]:
+        yield
+        services.engine.dispose()
+        services.wakeups.close()
+
+    app = FastAPI(
+        title="SERO Lab",
+        version=version("sero-lab"),
+        summary="Submit runs, follow them, and look into every branch.",
+        description=(
+            "Lists are read page by page: pass `next_cursor` as `cursor`. Times are UTC. A number "
+            "that is `null` was not finite. Every error has the shape `ErrorResponse`, and every "
+            "answer the header `X-Request-Id`."
+        ),
+        lifespan=lifespan,
+        openapi_url=f"{PREFIX}/openapi.json",
+        docs_url=f"{PREFIX}/docs",
+        redoc_url=None,
+        generate_unique_id_function=_operation_id,
+        responses={422: {"model": ErrorResponse}, "default": {"model": ErrorResponse}},
+    )
+    app.state.services = services
+    errors.install(app, chosen.allowed_hosts)
+    for module in (runs, records, operation):
+        app.include_router(module.router, prefix=PREFIX)
+    return app
+
+
+def _operation_id(route: APIRoute) -> str:
+    return route.name

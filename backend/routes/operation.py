@@ -1,0 +1,82 @@
+"""Operation: the queue, the workers, and whether everything is up."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from importlib.metadata import version
+
+from fastapi import APIRouter
+from sqlalchemy.exc import OperationalError
+
+from backend import schemas as s
+from backend.db.migrate import newest_revision, stored_revision
+from backend.db.queries import queue, workers
+from backend.routes.deps import Limit, Reading, Services, ServicesDep
+
+router = APIRouter(tags=["operation"])
+
+
+@router.get("/jobs")
+def list_jobs(
+    connection: Reading, state: s.JobState | None = None, limit: Limit = 100
+) -> s.JobsResponse:
+    """Running and waiting jobs first, in the order of the queue; then the newest ended ones."""
+    return s.JobsResponse(jobs=queue.list_jobs(connection, state=state, limit=limit))
+
+
+@router.get("/workers")
+def list_workers(connection: Reading) -> s.WorkersResponse:
+    """Living workers first, then those seen in the last 24 hours."""
+    return s.WorkersResponse(workers=workers.list_workers(connection))
+
+
+@router.get("/health")
+def health(services: ServicesDep) -> s.HealthResponse:
+    """Whether the database and the broker answer and a worker is alive. Always status 200."""
+    problem = services.wakeups.ping()
+    broker = s.ComponentHealth(is_ok=problem is None, message=problem or "answers")
+    try:
+        return _with_database(services, broker)
+    except OperationalError as error:
+        unknown = s.ComponentHealth(is_ok=False, message="unknown: the database does not answer")
+        reason = str(error.orig).strip() or "no details"
+        return s.HealthResponse(
+            is_ok=False,
+            database=s.ComponentHealth(is_ok=False, message=f"does not answer: {reason}"),
+            broker=broker,
+            workers=unknown,
+            num_workers_alive=0,
+            num_jobs_queued=0,
+            num_jobs_running=0,
+            version=version("sero-lab"),
+            schema_revision=None,
+            server_time=datetime.now(UTC),
+        )
+
+
+def _with_database(services: Services, broker: s.ComponentHealth) -> s.HealthResponse:
+    expected = newest_revision()
+    with services.engine.connect() as connection:
+        revision = stored_revision(connection)
+        is_current = revision == expected
+        alive = queued = running = 0
+        if is_current:
+            alive = sum(worker.is_alive for worker in workers.list_workers(connection))
+            queued, running = queue.count_open_jobs(connection)
+    return s.HealthResponse(
+        is_ok=is_current and broker.is_ok and alive > 0,
+        database=s.ComponentHealth(
+            is_ok=is_current,
+            message="answers"
+            if is_current
+            else f"its tables are at revision {revision}, this version needs {expected}",
+        ),
+        broker=broker,
+        workers=s.ComponentHealth(is_ok=alive > 0, message=f"{alive} alive"),
+        num_workers_alive=alive,
+        num_jobs_queued=queued,
+        num_jobs_running=running,
+        version=version("sero-lab"),
+        schema_revision=revision,
+        server_time=datetime.now(UTC),
+    )

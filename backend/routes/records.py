@@ -1,0 +1,178 @@
+"""What a run wrote: curves, episodes, branches, evaluations, checkpoints, events, log."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+
+from backend import schemas as s
+from backend.db.paging import InvalidCursor
+from backend.db.queries import branches as branch_queries
+from backend.db.queries import episodes as episode_queries
+from backend.db.queries import evaluations as evaluation_queries
+from backend.db.queries import events, logs, metrics
+from backend.errors import NotFound
+from backend.routes.deps import (
+    Cursor,
+    Limit,
+    OptionalIteration,
+    Reading,
+    RunId,
+    split_permalink,
+)
+from backend.routes.runs import invalid_cursor
+
+router = APIRouter()
+Since = Annotated[int, Query(ge=0, description="`next_since` of the last answer")]
+Name = Annotated[str | None, Query(max_length=100)]
+
+
+@router.get("/runs/{run_id}/metrics", tags=["curves"])
+def get_metrics(
+    connection: Reading,
+    run_id: RunId,
+    keys: Annotated[
+        str | None,
+        Query(max_length=5000, description="Comma-separated; none = all", examples=["train/kl"]),
+    ] = None,
+    max_points: Annotated[int, Query(ge=1, le=5000, description="Buckets per series")] = 500,
+    since: Annotated[int | None, Query(ge=0, description="Only later iterations")] = None,
+) -> s.MetricsResponse:
+    """Curves of the run's training, merged into buckets of iterations (min, max, last)."""
+    wanted = None if keys is None else [key for key in keys.split(",") if key]
+    return metrics.bucketed(connection, run_id, keys=wanted, max_points=max_points, since=since)
+
+
+@router.get("/runs/{run_id}/metric-keys", tags=["curves"])
+def get_metric_keys(connection: Reading, run_id: RunId) -> s.MetricKeysResponse:
+    """Which curves there are."""
+    return metrics.metric_keys(connection, run_id)
+
+
+@router.get("/runs/{run_id}/depth-map", tags=["curves"])
+def get_depth_map(
+    connection: Reading,
+    run_id: RunId,
+    max_buckets: Annotated[int, Query(ge=1, le=500)] = 60,
+) -> s.DepthMapResponse:
+    """Mean reachability weight by iteration and depth, with the number of branch steps."""
+    return branch_queries.depth_map(connection, run_id, max_buckets)
+
+
+@router.get("/runs/{run_id}/evaluations", tags=["curves"])
+def get_evaluations(
+    connection: Reading,
+    run_id: RunId,
+    outcomes: Annotated[bool, Query(description="With the result of every task")] = False,
+) -> s.EvaluationsResponse:
+    """Evaluations on the fixed panels, oldest first."""
+    found = evaluation_queries.list_evaluations(connection, run_id, has_outcomes=outcomes)
+    return s.EvaluationsResponse(run_id=run_id, evaluations=found)
+
+
+@router.get("/runs/{run_id}/checkpoints", tags=["runs"])
+def get_checkpoints(connection: Reading, run_id: RunId) -> s.CheckpointsResponse:
+    """Checkpoints that were written, oldest first."""
+    found = evaluation_queries.list_checkpoints(connection, run_id)
+    return s.CheckpointsResponse(run_id=run_id, checkpoints=found)
+
+
+@router.get("/runs/{run_id}/events", tags=["runs"])
+def get_events(
+    connection: Reading, run_id: RunId, since: Since = 0, limit: Limit = 500
+) -> s.EventsResponse:
+    """State changes of the run and its jobs, oldest first."""
+    return events.list_events(connection, run_id, since, limit)
+
+
+@router.get("/runs/{run_id}/log", tags=["runs"])
+def get_log(
+    connection: Reading,
+    run_id: RunId,
+    since: Annotated[int | None, Query(ge=0, description="None = the newest lines")] = None,
+    limit: Annotated[int, Query(ge=1, le=10_000)] = 1000,
+) -> s.LogResponse:
+    """What the run's processes printed, oldest first."""
+    return logs.read_log(connection, run_id, since, limit)
+
+
+@router.get("/runs/{run_id}/episodes", tags=["episodes and branches"])
+def list_episodes(
+    connection: Reading,
+    run_id: RunId,
+    iteration: OptionalIteration = None,
+    task_type: Name = None,
+    is_won: bool | None = None,
+    limit: Limit = 50,
+    cursor: Cursor = None,
+) -> s.EpisodePage:
+    """Episodes of the policy, newest iteration first."""
+    try:
+        return episode_queries.list_episodes(
+            connection,
+            run_id,
+            iteration=iteration,
+            task_type=task_type,
+            is_won=is_won,
+            limit=limit,
+            cursor=cursor,
+        )
+    except InvalidCursor as error:
+        raise invalid_cursor(error) from None
+
+
+@router.get("/episodes/{global_id}", tags=["episodes and branches"])
+def get_episode(connection: Reading, global_id: str) -> s.EpisodeDetail:
+    """One episode with every step. The id is `<run_id>-<episode_id>`, as in `12-i5g0e3`."""
+    found = episode_queries.get_episode(connection, *split_permalink(global_id, "an episode"))
+    if found is None:
+        raise NotFound(f"there is no episode {global_id}")
+    return found
+
+
+@router.get("/branches", tags=["episodes and branches"])
+def list_branches(
+    connection: Reading,
+    run_id: Annotated[int | None, Query(ge=1, le=2**31 - 1)] = None,
+    iteration: OptionalIteration = None,
+    min_iteration: OptionalIteration = None,
+    max_iteration: OptionalIteration = None,
+    task_type: Name = None,
+    split: Name = None,
+    outcome: s.Outcome | None = None,
+    is_episode_won: bool | None = None,
+    min_depth: Annotated[
+        int | None, Query(ge=0, le=10_000, description="At least that many branch steps")
+    ] = None,
+    limit: Limit = 50,
+    cursor: Cursor = None,
+) -> s.BranchPage:
+    """Oracle branches of one run or of all, newest iteration first."""
+    wanted = branch_queries.BranchFilter(
+        run_id=run_id,
+        iteration=iteration,
+        min_iteration=min_iteration,
+        max_iteration=max_iteration,
+        task_type=task_type,
+        split=split,
+        outcome=outcome,
+        is_episode_won=is_episode_won,
+        min_depth=min_depth,
+    )
+    try:
+        return branch_queries.list_branches(connection, wanted, limit=limit, cursor=cursor)
+    except InvalidCursor as error:
+        raise invalid_cursor(error) from None
+
+
+@router.get("/branches/{global_id}", tags=["episodes and branches"])
+def get_branch(connection: Reading, global_id: str) -> s.BranchDetail:
+    """One branch with every step, and the whole policy episode around its root.
+
+    The id is `<run_id>-<branch_id>`, as in `12-i5g0e3t4`.
+    """
+    found = branch_queries.get_branch(connection, *split_permalink(global_id, "a branch"))
+    if found is None:
+        raise NotFound(f"there is no branch {global_id}")
+    return found
