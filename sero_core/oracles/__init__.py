@@ -11,9 +11,13 @@ from typing import Annotated
 from pydantic import Field
 
 from sero_core.oracles.explorer import ExplorerOracle
+from sero_core.oracles.handcoded import HandcodedOracle
+from sero_core.oracles.llm import LLMOracle
 from sero_core.oracles.planner import PlannerOracle
 
-OracleConfig = Annotated[PlannerOracle | ExplorerOracle, Field(discriminator="name")]
+OracleConfig = Annotated[
+    PlannerOracle | ExplorerOracle | HandcodedOracle | LLMOracle, Field(discriminator="name")
+]
 """The union of all oracles, told apart by `name`."""
 
-__all__ = ["ExplorerOracle", "OracleConfig", "PlannerOracle"]
+__all__ = ["ExplorerOracle", "HandcodedOracle", "LLMOracle", "OracleConfig", "PlannerOracle"]
