@@ -51,7 +51,8 @@ class PreparedCheckpoint:
     """A checkpoint that is durable under a temporary name; `commit` makes it count.
 
     Two phases, because the record that names a checkpoint must be in the log before the checkpoint
-    counts: a crash in between resumes from the one before, and no iteration is missing from the log.
+    counts: a crash in between resumes from the one before, and no iteration is missing from the
+    log.
     """
 
     record: CheckpointRecord

@@ -1,4 +1,6 @@
-"""`sero train | eval | branch | play | warmstart | data`: the trainer alone, without any service."""
+"""`sero train | eval | branch | play | warmstart | data`: the trainer alone, without any
+service.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,7 @@ import fcntl
 import json
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
@@ -158,7 +160,7 @@ def schema() -> None:
 
 
 @contextmanager
-def _clear_errors() -> Iterator[None]:
+def _clear_errors() -> Generator[None]:
     """A known error is one message and exit code 2; anything else is a crash with its traceback."""
     try:
         yield
@@ -168,7 +170,7 @@ def _clear_errors() -> Iterator[None]:
 
 
 @contextmanager
-def exclusive(folder: Path) -> Iterator[None]:
+def exclusive(folder: Path) -> Generator[None]:
     """Hold the folder's lock. Errors: `SeroError` when another process holds it."""
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / ".lock").open("w") as file:
@@ -180,7 +182,7 @@ def exclusive(folder: Path) -> Iterator[None]:
 
 
 @contextmanager
-def stop_on_signal(stop: list[int]) -> Iterator[None]:
+def stop_on_signal(stop: list[int]) -> Generator[None]:
     """Append the signal number to `stop` on SIGTERM or SIGINT instead of dying."""
     previous = {
         number: signal.signal(number, lambda received, _: stop.append(received))

@@ -1,4 +1,6 @@
-"""What the commands of `sero_core.cli` do. Each takes a config and an output folder and says lines."""
+"""What the commands of `sero_core.cli` do. Each takes a config and an output folder and says
+lines.
+"""
 
 from __future__ import annotations
 
@@ -134,7 +136,9 @@ def run_warmstart(config: RunConfig, recipe: dict[str, str], out: Path, *, say: 
 def generate_games(
     out: Path, seed: int, difficulty: str, counts: dict[str, int], *, say: Say
 ) -> None:
-    """`sero data generate`. Errors: `SeroError` for an unknown difficulty or a folder with games."""
+    """`sero data generate`. Errors: `SeroError` for an unknown difficulty or a folder with
+    games.
+    """
     chosen: Difficulty | None = next((name for name in DIFFICULTIES if name == difficulty), None)
     if chosen is None:
         raise SeroError(f"difficulty is {difficulty!r}, allowed: {', '.join(DIFFICULTIES)}")
@@ -153,10 +157,20 @@ def compile_folder(folder: Path, *, say: Say) -> None:
 
     with Progress() as progress:
         bar = progress.add_task("compiling", total=None)
-        count = compile_directory(
-            folder, lambda done, total: progress.update(bar, completed=done, total=total)
-        )
-    say(f"{count} games are in the cache")
+
+        def follow(done: int, total: int) -> None:
+            progress.update(bar, completed=done, total=total)
+
+        try:
+            report = compile_directory(folder, progress=follow)
+        except FileNotFoundError as error:
+            raise SeroError(str(error)) from None
+    for path, reason in report.failures:
+        say(f"not compiled: {path}: {reason}")
+    say(
+        f"{report.num_compiled} games compiled, {report.num_cached} were in the cache, "
+        f"{len(report.failures)} are played by the reference engine"
+    )
 
 
 def summary(record: IterationRecord, config: RunConfig) -> str:

@@ -1,6 +1,6 @@
-"""The run configuration: one frozen pydantic model that the TOML file, the submit form, the API's 422
-and the trainer share. Each part of a method is a config class of its own (`name` says which); this
-module only assembles them and imports no torch.
+"""The run configuration: one frozen pydantic model that the TOML file, the submit form, the API's
+422 and the trainer share. Each part of a method is a config class of its own (`name` says which);
+this module only assembles them and imports no torch.
 """
 
 from __future__ import annotations
@@ -103,7 +103,9 @@ class SeroConfig(Part):
 
 
 class RunConfig(Part):
-    """One experiment. `hash` without `name` and `seed` is the group that seeds are averaged over."""
+    """One experiment. `hash` without `name` and `seed` is the group that seeds are averaged
+    over.
+    """
 
     name: str = Field(
         default="run", min_length=1, max_length=80, pattern=r"^[A-Za-z0-9][A-Za-z0-9 ._-]*$"
@@ -146,7 +148,8 @@ class ConfigError(SeroError):
 
 
 def load_config(path: Path, overrides: tuple[str, ...] = ()) -> RunConfig:
-    """Read a TOML config; `overrides` are `dotted.key=value` with TOML values (bare words = strings).
+    """Read a TOML config; `overrides` are `dotted.key=value` with TOML values (bare words =
+    strings).
 
     Errors: `ConfigError` naming the file and every wrong field.
     """

@@ -27,8 +27,8 @@ def rollout_metrics(groups: Sequence[Group]) -> dict[str, float]:
 def branch_metrics(branches: Sequence[Branch]) -> dict[str, float]:
     """Branch diagnostics: success, effective depth, mean weight per depth, agreement at the root.
 
-    `sero/nll_k<k>` is the behavior policy's mean negative log-probability per token of oracle action
-    k, before the update.
+    `sero/nll_k<k>` is the behavior policy's mean negative log-probability per token of oracle
+    action k, before the update.
     """
     metrics = {
         "sero/branches": float(len(branches)),

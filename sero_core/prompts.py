@@ -3,8 +3,8 @@
 `standard` follows the literature's protocol: role, task, the last H (observation, action) pairs,
 current observation, admissible actions, then a think/action instruction. `terse` is for models of a
 few million parameters: short lines, one per step, and an answer that is only the action tag.
-Both go through the tokenizer's own chat template, and the ids built here are the ids that the engine
-reads and the trainer trains on: text is never re-tokenised on the way.
+Both go through the tokenizer's own chat template, and the ids built here are the ids that the
+engine reads and the trainer trains on: text is never re-tokenised on the way.
 """
 
 from __future__ import annotations
@@ -12,35 +12,19 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal, cast
 
 from sero_core.sections import PromptConfig
 from sero_core.types import Observation, SeroError
+
+if TYPE_CHECKING:
+    from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
 ACTION_OPEN, ACTION_CLOSE = "<action>", "</action>"
 THINK_TEMPLATE = "I read the observation and take the next useful action."
 MAX_FALLBACK_CHARS = 30
 _CJK = re.compile(r"[\u4e00-\u9fff]")
 _HIDDEN = ("look", "inventory", "help", "examine ")
-
-
-class ChatTokenizer(Protocol):
-    """The part of a transformers tokenizer that prompts need."""
-
-    def apply_chat_template(
-        self, conversation: list[dict[str, str]], *, tokenize: bool, add_generation_prompt: bool
-    ) -> str: ...
-
-    def __call__(
-        self, text: str, *, add_special_tokens: bool, return_offsets_mapping: bool = False
-    ) -> dict[str, list[int] | list[tuple[int, int]]]: ...
-
-    def decode(self, token_ids: list[int]) -> str: ...
-
-    def convert_tokens_to_ids(self, tokens: str) -> int: ...
-
-    @property
-    def eos_token(self) -> str: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +72,7 @@ class PromptTooLong(SeroError):
 class PromptBuilder:
     """Builds prompts and renders actions for one tokenizer. Pure: the same input, the same ids."""
 
-    def __init__(self, config: PromptConfig, tokenizer: ChatTokenizer) -> None:
+    def __init__(self, config: PromptConfig, tokenizer: PreTrainedTokenizerBase) -> None:
         self._config = config
         self._tokenizer = tokenizer
 
@@ -100,8 +84,11 @@ class PromptBuilder:
         kept = min(self._config.history_length, len(past))
         while True:
             body = body_text(self._config.name, task, past, kept, observation)
-            text = self._tokenizer.apply_chat_template(
-                [{"role": "user", "content": body}], tokenize=False, add_generation_prompt=True
+            messages = [{"role": "user", "content": body}]
+            text = str(
+                self._tokenizer.apply_chat_template(
+                    messages, tokenize=False, add_generation_prompt=True
+                )
             )
             ids = self._ids(text)
             if len(ids) <= self._config.max_prompt_tokens:
@@ -121,22 +108,22 @@ class PromptBuilder:
         text = f"{before}{action}{ACTION_CLOSE}"
         encoded = self._tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)
         start, end = len(before), len(before) + len(action)
-        ids = [int(i) for i in _ints(encoded["input_ids"])]
-        scored = [low < end and high > start for low, high in _pairs(encoded["offset_mapping"])]
-        ids.append(self._tokenizer.convert_tokens_to_ids(self._tokenizer.eos_token))
-        scored.append(False)
+        ids = cast("list[int]", encoded["input_ids"])
+        offsets = cast("list[tuple[int, int]]", encoded["offset_mapping"])
+        ids = [*ids, cast(int, self._tokenizer.eos_token_id)]
+        scored = [low < end and high > start for low, high in offsets]
         return RenderedAction(
             text=text,
             token_ids=tuple(ids),
-            tokens=tuple(self._tokenizer.decode([i]) for i in ids),
-            scored=tuple(scored),
+            tokens=tuple(str(self._tokenizer.decode([i])) for i in ids),
+            scored=(*scored, False),
         )
 
     def parse(self, response: str) -> ParsedAction:
         """Lower-cased text between the first tags. Without tags: the last 30 characters, invalid.
 
-        Valid answers have the action tags, and the think tags too in the standard format, and no CJK
-        character. Whether the action is admissible plays no part.
+        Valid answers have the action tags, and the think tags too in the standard format, and no
+        CJK character. Whether the action is admissible plays no part.
         """
         lowered = response.lower()
         start = lowered.find(ACTION_OPEN)
@@ -150,7 +137,8 @@ class PromptBuilder:
         return ParsedAction(action, is_valid)
 
     def _ids(self, text: str) -> tuple[int, ...]:
-        return tuple(_ints(self._tokenizer(text, add_special_tokens=False)["input_ids"]))
+        encoded = self._tokenizer(text, add_special_tokens=False)
+        return tuple(cast("list[int]", encoded["input_ids"]))
 
 
 def body_text(
@@ -168,7 +156,9 @@ def body_text(
 
 
 def task_text(first_observation: str) -> str:
-    """The sentence after "Your task is to: " of the first observation; the whole text without it."""
+    """The sentence after "Your task is to: " of the first observation; the whole text without
+    it.
+    """
     _, found, rest = first_observation.partition("Your task is to: ")
     return rest.strip() if found else first_observation.strip()
 
@@ -196,15 +186,17 @@ def _standard(task: str, history: list[PastStep], num_past: int, observation: Ob
         lines.append(f"Your current observation is: {observation.text}")
     lines.append(f"Your admissible actions of the current situation are: [{actions}].")
     lines.append(
-        "Now it's your turn to take an action. First reason step by step about the current situation "
-        "inside <think> </think> tags. Then choose one admissible action for the current step and "
+        "Now it's your turn to take an action. First reason step by step about the current "
+        "situation inside <think> </think> tags. Then choose one admissible action for the current step and "
         "present it inside <action> </action> tags."
     )
     return "\n".join(lines)
 
 
 def _terse(task: str, history: list[PastStep], num_past: int, observation: Observation) -> str:
-    """One line per past step ("action > what it showed"); the current observation is the last one."""
+    """One line per past step ("action > what it showed"); the current observation is the last
+    one.
+    """
     lines = [f"task: {task.rstrip('.')}"]
     if history:
         texts = [past.observation for past in history[1:]] + [observation.text]
@@ -234,11 +226,3 @@ def terse_observation(text: str) -> str:
         items = rest.rstrip(".").replace(", and ", ", ").split(", ")
         return ", ".join(re.sub(r"^(an?|some) ", "", item) for item in items)
     return "ok"
-
-
-def _ints(values: list[int] | list[tuple[int, int]]) -> list[int]:
-    return [value for value in values if isinstance(value, int)]
-
-
-def _pairs(values: list[int] | list[tuple[int, int]]) -> list[tuple[int, int]]:
-    return [value for value in values if not isinstance(value, int)]

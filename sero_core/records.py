@@ -1,8 +1,9 @@
 """The log's wire format: an `IterationRecord` as one line of JSON.
 
-`sero train` appends these lines to `<out>/records.jsonl`; the worker ships the same lines to Postgres.
-One line is one iteration, complete or absent, so a half-written iteration is never read. The shape is
-what `IterationPayload` says: pydantic models that the database loader and the tests share.
+`sero train` appends these lines to `<out>/records.jsonl`; the worker ships the same lines to
+Postgres. One line is one iteration, complete or absent, so a half-written iteration is never read.
+The shape is what `IterationPayload` says: pydantic models that the database loader and the tests
+share.
 """
 
 from __future__ import annotations

@@ -16,7 +16,8 @@ def policy_rows(
     credits: Sequence[Sequence[NDArray[np.float64]]],
     temperature: float,
 ) -> list[PolicyRow]:
-    """One row per policy step, in collection order. `credits[g][e]` (T,) are episode e's advantages.
+    """One row per policy step, in collection order. `credits[g][e]` (T,) are episode e's
+    advantages.
 
     The trained ids are the sampled ids and the old log-probabilities the sampler's own.
     """

@@ -1,4 +1,5 @@
-"""Config sections that need no oracle: environment, policy, prompt, sampling, rollout, loss, evaluation.
+"""Config sections that need no oracle: environment, policy, prompt, sampling, rollout, loss,
+evaluation.
 
 They live apart from `config.py` so that evaluation has no import path to an oracle (a build check).
 """

@@ -7,7 +7,9 @@ import random
 
 
 def derive_seed(run_seed: int, *parts: str | int) -> int:
-    """A 63-bit seed from the run's seed and a path such as ("episode", iteration, task_id, index)."""
+    """A 63-bit seed from the run's seed and a path such as ("episode", iteration, task_id,
+    index).
+    """
     text = "\x1f".join([str(run_seed), *(str(part) for part in parts)])
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big") >> 1
 

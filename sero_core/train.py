@@ -120,7 +120,8 @@ def iterate(trainer: Trainer, state: TrainerState) -> tuple[IterationRecord, Tra
 
 
 def sample_tasks(tasks: Sequence[Task], seed: int, iteration: int, count: int) -> list[Task]:
-    """Tasks of an iteration: consecutive slices of seeded permutations, one per pass over the split.
+    """Tasks of an iteration: consecutive slices of seeded permutations, one per pass over the
+    split.
 
     A function of (seed, iteration) alone, so resuming needs no stream state. No task repeats within
     an iteration, except where a pass ends inside it.
@@ -164,7 +165,9 @@ def _permutation(seed: int, epoch: int, count: int) -> tuple[int, ...]:
 def _progress(
     before: dict[str, float], groups: Sequence[Group], branches: Sequence[Branch]
 ) -> dict[str, float]:
-    """Running totals: environment steps (oracle steps apart), generated tokens, episodes, branches."""
+    """Running totals: environment steps (oracle steps apart), generated tokens, episodes,
+    branches.
+    """
     episodes = [episode for group in groups for episode in group.episodes]
     steps = [step for episode in episodes for step in episode.steps]
     added = {

@@ -21,8 +21,8 @@ limit was hit first. `oracle_error`: the oracle gave up or proposed an inadmissi
 class Task:
     """One problem instance: a game file, a shopping goal.
 
-    `task_id` is stable across machines (for ALFWorld `<split>/<game folder>/<trial folder>`), `path`
-    is where this machine keeps it, `content_hash` is the SHA-256 of the file's bytes.
+    `task_id` is stable across machines (for ALFWorld `<split>/<game folder>/<trial folder>`),
+    `path` is where this machine keeps it, `content_hash` is the SHA-256 of the file's bytes.
     """
 
     task_id: str
@@ -47,10 +47,10 @@ class Observation:
 class Snapshot:
     """Identity of a reached state. JSON is `task_id`, `actions`, `state_hash`.
 
-    `actions` are the executed actions since reset; replaying them always reproduces the state, in any
-    process. `handle` is an in-process shortcut (the native engine's immutable state) and is never
-    serialised or compared. `state_hash` covers observation, admissible actions and facts; every
-    restore recomputes it and raises `RestoreMismatch` when it differs.
+    `actions` are the executed actions since reset; replaying them always reproduces the state, in
+    any process. `handle` is an in-process shortcut (the native engine's immutable state) and is
+    never serialised or compared. `state_hash` covers observation, admissible actions and facts;
+    every restore recomputes it and raises `RestoreMismatch` when it differs.
     """
 
     task_id: str
@@ -98,7 +98,9 @@ class Environment(Protocol):
     def restore(self, snapshot: Snapshot) -> Observation: ...
 
     def facts(self) -> frozenset[tuple[str, ...]]:
-        """Every true fact, as (predicate, argument, ...). Privileged: for oracles and hashes only."""
+        """Every true fact, as (predicate, argument, ...). Privileged: for oracles and hashes
+        only.
+        """
         ...
 
     def close(self) -> None: ...
@@ -139,8 +141,8 @@ class Oracle(Protocol):
 class Completion:
     """What an engine sampled. `token_ids` include the end-of-turn token when it was sampled.
 
-    `logprobs` are natural logs under the sampling distribution softmax(logits / temperature) over the
-    full vocabulary, one per token id (temperature 1 where sampling was greedy).
+    `logprobs` are natural logs under the sampling distribution softmax(logits / temperature) over
+    the full vocabulary, one per token id (temperature 1 where sampling was greedy).
     """
 
     token_ids: tuple[int, ...]
@@ -193,12 +195,12 @@ class Group:
 class BranchStep:
     """Depth k of an oracle branch.
 
-    `token_ids` render the oracle action in the policy's own answer format; `logprobs` are the frozen
-    behavior policy's, one per token. `scored` marks the action span: the tokens that enter the
-    compatibility c_k and the oracle loss. `compatibility` is c_k = exp(beta * ell_k) with
-    `action_logprob_mean` = ell_k; `weight` is w_k = prod_{j<k} c_j, so it never contains c_k itself.
-    `policy_action` is the action the policy really took at this episode step (None past its end);
-    `probe_action` is what the policy would do greedily in the oracle's state.
+    `token_ids` render the oracle action in the policy's own answer format; `logprobs` are the
+    frozen behavior policy's, one per token. `scored` marks the action span: the tokens that enter
+    the compatibility c_k and the oracle loss. `compatibility` is c_k = exp(beta * ell_k) with
+    `action_logprob_mean` = ell_k; `weight` is w_k = prod_{j<k} c_j, so it never contains c_k
+    itself. `policy_action` is the action the policy really took at this episode step (None past
+    its end); `probe_action` is what the policy would do greedily in the oracle's state.
     """
 
     depth: int
@@ -222,7 +224,9 @@ class BranchStep:
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """An oracle continuation from `root_index` of a policy episode, with the proof of its restore."""
+    """An oracle continuation from `root_index` of a policy episode, with the proof of its
+    restore.
+    """
 
     branch_id: str
     episode_id: str
@@ -274,7 +278,9 @@ class Evaluation:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointRecord:
-    """A checkpoint that is complete on disk. `weights_hash` is the SHA-256 of the safetensors file."""
+    """A checkpoint that is complete on disk. `weights_hash` is the SHA-256 of the safetensors
+    file.
+    """
 
     iteration: int
     path: str

@@ -1,9 +1,9 @@
 """Make the demo policy: a tokenizer and a small Qwen2 trained by imitation on half-random episodes.
 
-The policy must be competent but noisy, so that reinforcement learning has something to sharpen. Each
-demonstration is an episode in which every action is either the oracle's or a random admissible one
-(`noise`), and the label is the action that was executed. All of it is seeded: same seed, same policy
-on the same machine and library versions.
+The policy must be competent but noisy, so that reinforcement learning has something to sharpen.
+Each demonstration is an episode in which every action is either the oracle's or a random
+admissible one (`noise`), and the label is the action that was executed. All of it is seeded: same
+seed, same policy on the same machine and library versions.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 import torch
 from pydantic import BaseModel, ConfigDict, Field
@@ -145,8 +146,8 @@ def warmstart(
     encoded = [_encode(row, builder) for row in rows]
     lengths = [len(prompt_ids) + len(answer_ids) for prompt_ids, answer_ids in encoded]
     report(
-        f"vocabulary {len(tokenizer)}, rows of {sum(lengths) / len(lengths):.0f} tokens on average, "
-        f"{max(lengths)} at most"
+        f"vocabulary {len(tokenizer)}, rows of {sum(lengths) / len(lengths):.0f} tokens on "
+        f"average, {max(lengths)} at most"
     )
     with torch.random.fork_rng():
         torch.manual_seed(derive_seed(config.seed, "init"))
@@ -164,7 +165,9 @@ def _action(
     rng: random.Random,
     noise: float,
 ) -> str | None:
-    """The executed action: random with probability `noise`, else the oracle's; None if it gives up."""
+    """The executed action: random with probability `noise`, else the oracle's; None if it
+    gives up.
+    """
     if rng.random() < noise:
         moves = [a for a in observation.admissible if not a.startswith(IDLE_ACTIONS)]
         return rng.choice(moves)
@@ -176,7 +179,9 @@ def _action(
 
 
 def _texts(rows: Sequence[Demonstration], prompt: PromptConfig) -> Iterator[str]:
-    """Every tenth prompt's body and answer, without the chat template (the tokenizer is not born)."""
+    """Every tenth prompt's body and answer, without the chat template (the tokenizer is not
+    born).
+    """
     for row in rows[::10]:
         kept = min(prompt.history_length, len(row.past))
         yield body_text(prompt.name, row.task, row.past, kept, row.observation)
@@ -190,6 +195,9 @@ def _encode(row: Demonstration, builder: PromptBuilder) -> tuple[tuple[int, ...]
 
 def _architecture(config: WarmstartConfig, tokenizer: PreTrainedTokenizerFast) -> Qwen2Config:
     heads = max(2, config.hidden_size // 32)
+    end, pad = (
+        cast(int, tokenizer.convert_tokens_to_ids(token)) for token in ("<|im_end|>", SPECIAL[0])
+    )
     return Qwen2Config(
         vocab_size=math.ceil(len(tokenizer) / 32) * 32,
         hidden_size=config.hidden_size,
@@ -201,8 +209,8 @@ def _architecture(config: WarmstartConfig, tokenizer: PreTrainedTokenizerFast) -
         tie_word_embeddings=True,
         attention_dropout=0.0,
         bos_token_id=None,
-        eos_token_id=tokenizer.eos_token_id,
-        pad_token_id=tokenizer.pad_token_id,
+        eos_token_id=end,
+        pad_token_id=pad,
     )
 
 

@@ -15,14 +15,16 @@ class GRPO(BaseModel):
     """A_i = (R_i - mean_g) / (std_g + eps), the same value on every step of episode i.
 
     R_i is the episode's summed reward (task reward minus format penalties). Statistics are per
-    episode, in float64, std with ddof 1. A group of one, a group of equal rewards and a group with a
-    non-finite reward have advantage 0.
+    episode, in float64, std with ddof 1. A group of one, a group of equal rewards and a group with
+    a non-finite reward have advantage 0.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: Literal["grpo"] = "grpo"
-    normalize_std: bool = Field(default=True, description="Divide by the group's std (false: Dr.GRPO)")
+    normalize_std: bool = Field(
+        default=True, description="Divide by the group's std (false: Dr.GRPO)"
+    )
     eps: float = Field(default=1e-6, gt=0, description="Added to the std")
 
     def __call__(self, group: Group) -> list[NDArray[np.float64]]:

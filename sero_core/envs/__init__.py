@@ -25,7 +25,9 @@ def load_tasks(config: AlfworldEnv, split: str) -> tuple[Task, ...]:
 
     Errors: those of `list_tasks` (wrong folder, half-unpacked archive), naming the path.
     """
-    root = Path(config.data_root).expanduser() if config.data_root else generated_games(config.games)
+    root = (
+        Path(config.data_root).expanduser() if config.data_root else generated_games(config.games)
+    )
     return tuple(list_tasks(root, split, task_types=config.task_types))
 
 
@@ -35,7 +37,9 @@ def cache_folder() -> Path:
 
 
 def generated_games(games: GeneratedGames) -> Path:
-    """The folder with these games; generated once per machine, safe when several processes start."""
+    """The folder with these games; generated once per machine, safe when several processes
+    start.
+    """
     key = hashlib.sha256(games.model_dump_json().encode()).hexdigest()[:16]
     folder = cache_folder() / "games" / f"{games.difficulty}-{games.seed}-{key}"
     if folder.is_dir():

@@ -15,7 +15,8 @@ class JsonlSink:
     """Appends to `<out>/records.jsonl`.
 
     `resume_after` keeps the lines up to that iteration and drops later ones, a torn last line
-    included: the resumed run produces them again. None starts an empty log and refuses to overwrite.
+    included: the resumed run produces them again. None starts an empty log and refuses to
+    overwrite.
     """
 
     def __init__(self, out: Path, resume_after: int | None) -> None:

@@ -89,7 +89,11 @@ def test_s07_rendered_action_parses_back_and_scores_only_the_action(
     rendered = builder.render("take mug 1 from shelf 1")
     parsed = builder.parse(rendered.text)
     assert (parsed.action, parsed.is_valid) == ("take mug 1 from shelf 1", True)
-    scored = [token for token, is_scored in zip(rendered.tokens, rendered.scored, strict=True) if is_scored]
+    scored = [
+        token
+        for token, is_scored in zip(rendered.tokens, rendered.scored, strict=True)
+        if is_scored
+    ]
     assert "".join(scored) == "take mug 1 from shelf 1"
     assert rendered.token_ids[-1] == tokenizer.eos_token_id
     assert tokenizer.decode(list(rendered.token_ids[:-1])) == rendered.text

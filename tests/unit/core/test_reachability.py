@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -65,7 +66,7 @@ def test_weights_start_at_one_and_never_rise(logprobs: list[list[float]], beta: 
         steps = reachability_weights(logprobs, masks, rule=rule, beta=beta)
         weights = [step.weight for step in steps]
         assert weights[0] == 1.0
-        assert all(a >= b for a, b in zip(weights, weights[1:], strict=False))
+        assert all(a >= b for a, b in pairwise(weights))
 
 
 def test_errors_name_the_step() -> None:
