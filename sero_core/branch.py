@@ -143,39 +143,18 @@ class Brancher:
     def _execute(self, root: Root) -> Execution:
         env = self.envs.take(1)[0]
         env.reset(root.episode.task)
-        snapshot = root.episode.steps[root.index].snapshot
         try:
-            observation = env.restore(snapshot)
+            observation = env.restore(root.episode.steps[root.index].snapshot)
         except RestoreMismatch as error:
             return Execution(root, "restore_mismatch", str(error), "", (), None)
         restored_hash = env.snapshot().state_hash
-        goal = task_text(root.episode.steps[0].observation.text)
-        past = [
-            PastStep(step.observation.text, step.action)
-            for step in root.episode.steps[: root.index]
-        ]
         steps: list[Executed] = []
         outcome, reason = self._limit(root)
         try:
             self.oracle.start(_prefix(root.episode, root.index, observation, env))
             while len(steps) < self._max_depth(root):
-                action = self.oracle.act(observation)
-                if action not in observation.admissible:
-                    raise OracleError(f"proposed {action!r}, which is not admissible")
-                prompt = self.builder.build(goal, past, observation)
-                state_hash = env.snapshot().state_hash
-                after = env.step(action)
-                steps.append(
-                    Executed(
-                        observation=observation,
-                        action=action,
-                        prompt=prompt,
-                        rendered=self.builder.render(action),
-                        reward=self.success_reward if after.is_won else 0.0,
-                        state_hash=state_hash,
-                    )
-                )
-                past.append(PastStep(observation.text, action))
+                step, after = self._oracle_step(root, steps, observation, env)
+                steps.append(step)
                 observation = after
                 if after.is_won:
                     outcome, reason = "won", f"won after {len(steps)} oracle step(s)"
@@ -183,6 +162,31 @@ class Brancher:
         except OracleError as error:
             outcome, reason = error.outcome, error.reason
         return Execution(root, outcome, reason, restored_hash, tuple(steps), observation)
+
+    def _oracle_step(
+        self, root: Root, before: Sequence[Executed], observation: Observation, env: Environment
+    ) -> tuple[Executed, Observation]:
+        """The oracle's next action, executed, with the prompt the policy would have seen for it."""
+        action = self.oracle.act(observation)
+        if action not in observation.admissible:
+            raise OracleError(f"proposed {action!r}, which is not admissible")
+        episode = root.episode
+        past = [
+            *(PastStep(s.observation.text, s.action) for s in episode.steps[: root.index]),
+            *(PastStep(s.observation.text, s.action) for s in before),
+        ]
+        prompt = self.builder.build(task_text(episode.steps[0].observation.text), past, observation)
+        state_hash = env.snapshot().state_hash
+        after = env.step(action)
+        step = Executed(
+            observation=observation,
+            action=action,
+            prompt=prompt,
+            rendered=self.builder.render(action),
+            reward=self.success_reward if after.is_won else 0.0,
+            state_hash=state_hash,
+        )
+        return step, after
 
     def _max_depth(self, root: Root) -> int:
         limit = min(self.config.max_oracle_steps, self.max_steps - root.index)

@@ -187,8 +187,8 @@ def _standard(task: str, history: list[PastStep], num_past: int, observation: Ob
     lines.append(f"Your admissible actions of the current situation are: [{actions}].")
     lines.append(
         "Now it's your turn to take an action. First reason step by step about the current "
-        "situation inside <think> </think> tags. Then choose one admissible action for the current step and "
-        "present it inside <action> </action> tags."
+        "situation inside <think> </think> tags. Then choose one admissible action for the "
+        "current step and present it inside <action> </action> tags."
     )
     return "\n".join(lines)
 
