@@ -202,7 +202,7 @@ def test_cancel_a_queued_and_a_running_run(client: SeroClient, engine: Engine) -
 
 def test_runs_are_paged_searched_and_filtered(client: SeroClient) -> None:
     ids = [client.submit_run(DEMO.model_copy(update={"name": f"run {i}"})).id for i in range(7)]
-    grpo = client.submit_run(SubmitRequest(preset="grpo_demo", name="100% base"))
+    grpo = client.submit_run(SubmitRequest(preset="grpo_demo", name="base_100"))
     page = client.runs(search="SERO", limit=3)
     assert (page.num_matching, page.num_total) == (7, 8)
     seen = [run.id for run in page.items]
@@ -212,8 +212,8 @@ def test_runs_are_paged_searched_and_filtered(client: SeroClient) -> None:
         seen += [run.id for run in page.items]
     assert seen == ids[::-1]
     assert newer.id not in seen
-    assert [run.id for run in client.runs(search="100%").items] == [grpo.id]
-    assert client.runs(search="1_0").items == []
+    assert [run.id for run in client.runs(search="E_1").items] == [grpo.id]
+    assert client.runs(search="r_n").items == []
     assert client.runs(status="failed").items == []
 
 

@@ -51,18 +51,22 @@ class BranchFilter:
     min_depth: int | None = None
 
     def conditions(self) -> list[ColumnElement[bool]]:
-        wanted: list[tuple[object, ColumnElement[bool]]] = [
-            (self.run_id, Branch.run_id == self.run_id),
-            (self.iteration, Branch.iteration == self.iteration),
-            (self.min_iteration, Branch.iteration >= self.min_iteration),
-            (self.max_iteration, Branch.iteration <= self.max_iteration),
-            (self.task_type, Branch.task_type == self.task_type),
-            (self.split, Branch.split == self.split),
-            (self.outcome, Branch.outcome == self.outcome),
-            (self.is_episode_won, Branch.is_episode_won == self.is_episode_won),
-            (self.min_depth, Branch.num_steps >= self.min_depth),
-        ]
-        return [condition for value, condition in wanted if value is not None]
+        equal: dict[str, object] = {
+            "run_id": self.run_id,
+            "iteration": self.iteration,
+            "task_type": self.task_type,
+            "split": self.split,
+            "outcome": self.outcome,
+            "is_episode_won": self.is_episode_won,
+        }
+        found = [_TABLE[name] == value for name, value in equal.items() if value is not None]
+        if self.min_iteration is not None:
+            found.append(Branch.iteration >= self.min_iteration)
+        if self.max_iteration is not None:
+            found.append(Branch.iteration <= self.max_iteration)
+        if self.min_depth is not None:
+            found.append(Branch.num_steps >= self.min_depth)
+        return found
 
 
 def list_branches(

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 from sqlalchemy import Connection, select, tuple_
+from sqlalchemy.dialects.postgresql import distinct_on
 from sqlalchemy.engine import RowMapping
 
 from backend.db.records import Checkpoint, EvalOutcome, EvalResult, Evaluation
@@ -30,7 +31,7 @@ def newest_evaluations(connection: Connection, run_ids: Sequence[int]) -> list[E
     """The newest evaluation of each run and panel."""
     rows = connection.execute(
         select(*Evaluation.__table__.columns)
-        .distinct(Evaluation.run_id, Evaluation.panel)
+        .ext(distinct_on(Evaluation.run_id, Evaluation.panel))
         .where(Evaluation.run_id.in_(run_ids))
         .order_by(
             Evaluation.run_id,
