@@ -32,6 +32,7 @@ class TextCollector:
 
     def __init__(self) -> None:
         self._ids: dict[str, int] = {}
+        self._list_ids: dict[tuple[str, ...], int] = {}
         self._texts: dict[int, str] = {}
 
     def add(self, value: str) -> int:
@@ -48,7 +49,10 @@ class TextCollector:
 
     def add_list(self, values: list[str]) -> int:
         """The id of a list, stored as one JSON array."""
-        return self.add(json.dumps(values, ensure_ascii=False))
+        key = tuple(values)
+        if key not in self._list_ids:
+            self._list_ids[key] = self.add(json.dumps(values, ensure_ascii=False))
+        return self._list_ids[key]
 
     def store(self, connection: Connection) -> None:
         """Insert the texts that are not there yet. Errors: `TextCollision`.
