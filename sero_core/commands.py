@@ -28,7 +28,7 @@ from sero_core.seeds import derive_seed, derived_random
 from sero_core.setup import Trainer, build_trainer, training_sampling
 from sero_core.sinks.jsonl import JsonlSink
 from sero_core.train import StopRequested, evaluate_panels, sample_tasks, train
-from sero_core.types import Evaluation, IterationRecord, SeroError
+from sero_core.types import Evaluation, IterationRecord, SeroError, Task
 from sero_core.warmstart import WarmstartConfig, save_card, warmstart
 
 Say = Callable[[str], None]
@@ -113,17 +113,9 @@ def run_warmstart(config: RunConfig, recipe: dict[str, str], out: Path, *, say: 
         raise SeroError(f"warmstart recipe: {error}") from None
     if out.exists() and any(out.iterdir()):
         raise SeroError(f"{out} is not empty; choose another --out folder")
-    games = config.env.games.model_copy(
-        update={
-            "seed": config.env.games.seed + 1_000,
-            "num_train": parsed.num_games,
-            "num_valid_seen": 1,
-            "num_valid_unseen": 1,
-        }
-    )
-    env = config.env.model_copy(update={"games": games, "data_root": str(generated_games(games))})
     started = time.monotonic()
-    policy = warmstart(load_tasks(env, "train"), config.prompt, parsed, say)
+    stages = [_warmstart_games(config, parsed, stage) for stage in range(len(parsed.noises))]
+    policy = warmstart(stages, config.prompt, parsed, say)
     save_policy(policy, out)
     say(f"trained in {time.monotonic() - started:.0f} s, saved to {out}")
     trainer = build_trainer(config, out)
@@ -131,6 +123,20 @@ def run_warmstart(config: RunConfig, recipe: dict[str, str], out: Path, *, say: 
     for line in lines:
         say(line)
     save_card(out, parsed, lines)
+
+
+def _warmstart_games(config: RunConfig, recipe: WarmstartConfig, stage: int) -> tuple[Task, ...]:
+    """Training games of a stage: other seeds than the run's own games, rooms of train only."""
+    games = config.env.games.model_copy(
+        update={
+            "seed": config.env.games.seed + 1_000 + stage,
+            "num_train": recipe.num_games,
+            "num_valid_seen": 1,
+            "num_valid_unseen": 1,
+        }
+    )
+    env = config.env.model_copy(update={"games": games, "data_root": str(generated_games(games))})
+    return load_tasks(env, "train")
 
 
 def generate_games(

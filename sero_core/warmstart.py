@@ -55,8 +55,10 @@ class WarmstartConfig(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     seed: int = Field(default=7, ge=0)
-    num_games: int = Field(default=4000, ge=1, description="Generated training games")
-    noise: float = Field(default=0.6, ge=0, le=1, description="Share of random actions")
+    num_games: int = Field(default=4000, ge=1, description="Generated training games per stage")
+    noises: tuple[float, ...] = Field(
+        default=(0.6, 0.2), min_length=1, description="Share of random actions, stage by stage"
+    )
     max_steps: int = Field(default=16, ge=1, description="Steps of a demonstration")
     hidden_size: int = Field(default=128, ge=16)
     num_layers: int = Field(default=4, ge=1)
@@ -78,7 +80,9 @@ class Demonstration:
     action: str
 
 
-def collect_demonstrations(tasks: Sequence[Task], config: WarmstartConfig) -> list[Demonstration]:
+def collect_demonstrations(
+    tasks: Sequence[Task], config: WarmstartConfig, noise: float
+) -> list[Demonstration]:
     """One half-random episode per task. The oracle is started afresh at every step it acts."""
     env, oracle = AlfworldGame(), ExplorerOracle()()
     rows: list[Demonstration] = []
@@ -89,7 +93,7 @@ def collect_demonstrations(tasks: Sequence[Task], config: WarmstartConfig) -> li
         past: list[PastStep] = []
         prefix: list[PrefixStep] = []
         while not observation.is_terminated and len(past) < config.max_steps:
-            action = _action(task, env, oracle, prefix, observation, rng, config.noise)
+            action = _action(task, env, oracle, prefix, observation, rng, noise)
             if action is None:
                 break
             rows.append(Demonstration(goal, tuple(past), observation, action))
@@ -129,31 +133,47 @@ def train_tokenizer(texts: Iterator[str], vocab_size: int) -> PreTrainedTokenize
 
 
 def warmstart(
-    tasks: Sequence[Task],
+    stages: Sequence[Sequence[Task]],
     prompt: PromptConfig,
     config: WarmstartConfig,
     report: Callable[[str], None],
 ) -> Policy:
     """Demonstrations, tokenizer, model, imitation. Returns the policy in memory.
 
-    `report` gets one line every few seconds (step, loss, tokens per second).
+    `stages[i]` are the games of the stage with noise `config.noises[i]`; the tokenizer comes from
+    the first stage. `report` gets one line every few seconds (step, loss, tokens per second).
     """
     torch.set_num_threads(config.num_threads)
-    rows = collect_demonstrations(tasks, config)
-    report(f"{len(rows)} demonstration steps from {len(tasks)} games")
+    rows = collect_demonstrations(stages[0], config, config.noises[0])
     tokenizer = train_tokenizer(_texts(rows, prompt), config.vocab_size)
-    builder = PromptBuilder(prompt, tokenizer)
-    encoded = [_encode(row, builder) for row in rows]
-    lengths = [len(prompt_ids) + len(answer_ids) for prompt_ids, answer_ids in encoded]
-    report(
-        f"vocabulary {len(tokenizer)}, rows of {sum(lengths) / len(lengths):.0f} tokens on "
-        f"average, {max(lengths)} at most"
-    )
     with torch.random.fork_rng():
         torch.manual_seed(derive_seed(config.seed, "init"))
         model = Qwen2ForCausalLM(_architecture(config, tokenizer))
-    _imitate(model, encoded, config, report)
-    return make_policy(model, tokenizer)
+    policy = make_policy(model, tokenizer)
+    imitate(policy, rows, prompt, config, report)
+    for tasks, noise in zip(stages[1:], config.noises[1:], strict=True):
+        rows = collect_demonstrations(tasks, config, noise)
+        imitate(policy, rows, prompt, config, report)
+    return policy
+
+
+def imitate(
+    policy: Policy,
+    rows: Sequence[Demonstration],
+    prompt: PromptConfig,
+    config: WarmstartConfig,
+    report: Callable[[str], None],
+) -> None:
+    """One stage: train the policy in place on these steps, with a schedule of its own."""
+    builder = PromptBuilder(prompt, policy.tokenizer)
+    encoded = [_encode(row, builder) for row in rows]
+    lengths = [len(prompt_ids) + len(answer_ids) for prompt_ids, answer_ids in encoded]
+    report(
+        f"{len(rows)} steps of {sum(lengths) / len(lengths):.0f} tokens on average, "
+        f"{max(lengths)} at most; vocabulary {len(policy.tokenizer)}"
+    )
+    _descend(cast(Qwen2ForCausalLM, policy.model), encoded, config, report)
+    policy.model.eval()
 
 
 def _action(
@@ -214,7 +234,7 @@ def _architecture(config: WarmstartConfig, tokenizer: PreTrainedTokenizerFast) -
     )
 
 
-def _imitate(
+def _descend(
     model: Qwen2ForCausalLM,
     rows: Sequence[tuple[tuple[int, ...], tuple[int, ...]]],
     config: WarmstartConfig,
