@@ -159,6 +159,8 @@ class _Compiler:
         facts = self.facts
         at = facts.pairs("atlocation")
         held = facts.pairs("holds")
+        if pddl.has_quantified_negation(facts.problem.goal):
+            raise UnsupportedGame("the goal has a quantifier under a negation")
         if len(self.agents) != 1 or len(at) != 1 or len(held) > 1:
             raise UnsupportedGame(f"{len(self.agents)} agents, at {at}, holding {held}")
         things = tuple(map(self._thing, self.objects))
@@ -319,8 +321,6 @@ class _Compiler:
         formula = self.facts.problem.goal
         if not holds(goal, start) or not pddl.has_quantifier(formula):
             return set()
-        if pddl.has_quantified_negation(formula):
-            raise UnsupportedGame("won at the start by a goal with a negated quantifier")
         return {("new-axiom@0",)}
 
 
