@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
-from backend.schemas import BranchSummary, Page
+from backend.schemas import BranchPage
 from dashboard import data, ui
 from dashboard.state import BranchesState, StepState
 from dashboard.view import format, tables
@@ -31,7 +31,8 @@ def branch_table(filters: BranchesState, key: str) -> None:
         frame,
         key=f"{key}_table",
         hide_index=True,
-        height=min(720, 38 + 35 * len(frame)),
+        height=ui.table_height(frame),
+        placeholder="–",
         alt="Oracle branches, newest iteration first",
         column_config={
             "open": ui.open_column(f"{key}_open"),
@@ -53,7 +54,7 @@ def branch_table(filters: BranchesState, key: str) -> None:
     _pager(page, filters, cursors, key)
 
 
-def _nothing(page: Page[BranchSummary]) -> None:
+def _nothing(page: BranchPage) -> None:
     if page.num_total:
         st.info(
             f"No branch matches the filters ({page.num_total:,} in all).",
@@ -67,7 +68,7 @@ def _nothing(page: Page[BranchSummary]) -> None:
 
 
 def _pager(
-    page: Page[BranchSummary],
+    page: BranchPage,
     filters: BranchesState,
     cursors: tuple[str | None, ...],
     key: str,

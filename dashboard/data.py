@@ -114,9 +114,7 @@ def _get(key: Hashable, ttl_s: float, call: Callable[[], T]) -> Fetched[T]:
     return store().fetch(key, ttl_s, call)
 
 
-def runs(
-    limit: int, status: s.RunStatus | None, search: str | None
-) -> Fetched[s.Page[s.RunSummary]]:
+def runs(limit: int, status: s.RunStatus | None, search: str | None) -> Fetched[s.RunPage]:
     key = ("runs", limit, status, search)
     return _get(key, LIVE_S, lambda: client().runs(status=status, search=search, limit=limit))
 
@@ -158,9 +156,7 @@ def events(run_id: int) -> Fetched[s.EventsResponse]:
     return _get(("events", run_id), LIVE_S, lambda: client().events(run_id))
 
 
-def branches(
-    filters: BranchesState, limit: int, cursor: str | None
-) -> Fetched[s.Page[s.BranchSummary]]:
+def branches(filters: BranchesState, limit: int, cursor: str | None) -> Fetched[s.BranchPage]:
     """One page of branches, newest iteration first. An unknown outcome is the API's 422."""
     won = {"any": None, "won": True, "lost": False}[filters.policy]
     key = ("branches", filters, limit, cursor)
@@ -187,7 +183,7 @@ def branch(permalink: str) -> Fetched[s.BranchDetail]:
 
 def episodes(
     run_id: int, iteration: int | None, is_won: bool | None, limit: int, cursor: str | None
-) -> Fetched[s.Page[s.EpisodeSummary]]:
+) -> Fetched[s.EpisodePage]:
     key = ("episodes", run_id, iteration, is_won, limit, cursor)
     return _get(
         key,

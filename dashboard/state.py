@@ -18,7 +18,7 @@ Won = Literal["any", "won", "lost"]
 
 RUN_TABS: tuple[Tab, ...] = get_args(Tab)
 X_AXES: tuple[XAxis, ...] = get_args(XAxis)
-_PERMALINK = re.compile(r"\d+-[A-Za-z0-9_.-]+")
+_PERMALINK = re.compile(r"[0-9]{1,9}-[A-Za-z0-9_.:-]{1,100}")
 _MAX_ID = 2**31 - 1
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
-from typing import TypeVar
+from typing import Literal, TypeVar
 
+import pandas as pd
 import streamlit as st
 
 from backend import schemas as s
@@ -63,7 +64,7 @@ def now() -> datetime:
 
 def as_of(moment: datetime) -> None:
     """The stamp that every live part carries."""
-    st.caption(f"as of {format.clock(moment)}")
+    st.caption(f"as of {format.clock(moment)}", width="content")
 
 
 def badge(item: badges.Badge, help: str | None = None) -> None:
@@ -100,7 +101,7 @@ def clicked_row(key: str) -> int | None:
 
 
 def rate_column(label: str, help: str) -> object:
-    return st.column_config.NumberColumn(label, help=help, format="percent", width=78)
+    return st.column_config.NumberColumn(label, help=help, format="%.1f %%", width=74)
 
 
 def weights_column() -> object:
@@ -111,11 +112,16 @@ def weights_column() -> object:
 
 def depth_column() -> object:
     return st.column_config.NumberColumn(
-        "effective depth",
-        help="Sum of the weights: how many oracle steps' worth of supervision got through",
+        "eff. depth",
+        help="Effective depth, the sum of the weights: how many oracle steps' worth got through",
         format="%.2f",
-        width=110,
+        width=84,
     )
+
+
+def table_height(frame: pd.DataFrame) -> int | Literal["content"]:
+    """All rows up to twenty; longer tables scroll inside."""
+    return "content" if len(frame) <= 20 else 720
 
 
 def open_column(key: str) -> object:

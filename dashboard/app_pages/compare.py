@@ -97,7 +97,8 @@ def _curves(response: CompareResponse) -> None:
                     x_title=series.X_AXES[x],
                     y_format=charts.RATE if is_rate else "~g",
                     is_rate=is_rate,
-                    height=250,
+                    height=270,
+                    order=list(responses),
                 )
                 st.altair_chart(chart, alt=f"{title} of the compared runs")
 
@@ -123,6 +124,7 @@ st.dataframe(
     tables.compared_runs(response.runs),
     hide_index=True,
     alt="The compared runs",
+    placeholder="–",
     column_config={
         "success": ui.rate_column("success", "Newest success of the training rollouts"),
         "best success": ui.rate_column("best", "Best success of the training rollouts"),
@@ -136,7 +138,12 @@ differences = tables.config_differences(response)
 if differences.empty:
     st.caption("Their configs are the same." if len(run_ids) > 1 else "One run has no differences.")
 else:
-    st.dataframe(differences, hide_index=True, alt="Config keys that differ")
+    st.dataframe(
+        differences,
+        hide_index=True,
+        alt="Config keys that differ",
+        height=ui.table_height(differences),
+    )
 st.subheader("Curves")
 _curves(response)
 st.subheader("Newest evaluations")

@@ -35,7 +35,9 @@ with st.container(horizontal=True, vertical_alignment="center"):
     ui.badge(badges.episode(episode.is_won, episode.is_truncated))
     st.badge(f"{episode.num_steps} steps", color="gray")
     st.badge(f"reward {format.number(episode.reward, 1)}", color="gray")
-    st.badge(f"{len(episode.branches)} branches", color="green", icon=":material/alt_route:")
+    num_branches = len(episode.branches)
+    plural = "" if num_branches == 1 else "es"
+    st.badge(f"{num_branches} branch{plural}", color="green", icon=":material/alt_route:")
     st.caption(
         format.plain(
             f"{format.task_type(episode.task.task_type)} · {episode.task.split} · "
@@ -49,37 +51,43 @@ def _step(step: StepInfo, roots: list[BranchRef]) -> None:
     """One step: number and marks, then observation and action, then links to its branches."""
     is_here = step.index == state.step and "step" in st.query_params
     with st.container(border=True):
-        head, body = st.columns([1, 7])
+        head, body = st.columns([1, 8])
         with head:
-            mark = " ◆" if roots else ""
             arrow = ":material/arrow_right: " if is_here else ""
-            st.markdown(f"{arrow}**step {step.index}**{mark}")
+            st.markdown(f"{arrow}**step {step.index}**{' ◆' if roots else ''}")
             finite = [value for value in step.logprobs if value is not None]
             if finite:
                 mean = math.fsum(finite) / len(finite)
-                st.caption(f"{len(step.logprobs)} tokens, mean logprob {mean:.2f}")
+                st.caption(f"logprob {mean:.2f}", help="Mean over the sampled tokens")
         with body:
             st.text(step.observation)
-            st.code(step.action or "(no action found)", language=None)
-            with st.container(horizontal=True, vertical_alignment="center"):
-                if not step.is_valid:
-                    st.badge("wrong format", color="red", icon=":material/error:")
-                if not step.is_admissible:
-                    st.badge("not admissible", color="orange", icon=":material/block:")
-                if step.reward:
-                    st.badge(f"reward {format.number(step.reward, 1)}", color="gray")
-                for ref in roots:
-                    depth = format.number(ref.effective_depth)
-                    label = f"Oracle branch: {badges.outcome(ref.outcome).label} in {ref.num_steps}"
-                    ui.link(
-                        "branch",
-                        f"{label}, effective depth {depth}",
-                        StepState(id=ref.id),
-                        ":material/alt_route:",
-                    )
-                with st.popover("Answer and admissible actions", type="tertiary"):
-                    st.text(step.response)
-                    st.text("\n".join(step.admissible))
+            _action(step, roots)
+
+
+def _action(step: StepInfo, roots: list[BranchRef]) -> None:
+    with st.container(horizontal=True, vertical_alignment="center"):
+        shown = step.action or "(no action found)"
+        st.markdown(f":orange[**→**] {format.code(shown)}", width="content")
+        if not step.is_valid:
+            st.badge("wrong format", color="red", icon=":material/error:")
+        if not step.is_admissible:
+            st.badge("not admissible", color="orange", icon=":material/block:")
+        if step.reward:
+            st.badge(f"reward {format.number(step.reward, 1)}", color="gray")
+        with st.popover("Details", type="tertiary"):
+            st.caption("Sampled answer")
+            st.text(step.response)
+            st.caption(f"Admissible actions ({len(step.admissible)})")
+            st.text("\n".join(step.admissible))
+        for ref in roots:
+            label = f"Oracle branch: {badges.outcome(ref.outcome).label} in {ref.num_steps} steps"
+            depth = format.number(ref.effective_depth)
+            ui.link(
+                "branch",
+                f"{label}, effective depth {depth}",
+                StepState(id=ref.id),
+                ":material/alt_route:",
+            )
 
 
 for item in episode.steps:

@@ -28,7 +28,7 @@ with st.container(horizontal=True, vertical_alignment="bottom"):
 def _component(name: str, health: ComponentHealth) -> None:
     icon = ":material/check_circle:" if health.is_ok else ":material/error:"
     color = "green" if health.is_ok else "red"
-    with st.container(border=True):
+    with st.container(border=True, height="stretch"):
         st.badge(name, color=color, icon=icon)
         st.caption(ui.format.plain(health.message))
 
@@ -46,8 +46,8 @@ def live() -> None:
     ):
         with column:
             _component(name, item)
-    columns[3].metric("jobs running", health.num_jobs_running, border=True)
-    columns[4].metric("jobs waiting", health.num_jobs_queued, border=True)
+    columns[3].metric("jobs running", health.num_jobs_running, border=True, height="stretch")
+    columns[4].metric("jobs waiting", health.num_jobs_queued, border=True, height="stretch")
     st.subheader("Jobs")
     state = st.session_state["state"]
     chosen = None if state == ANY else cast(JobState, state)
@@ -60,7 +60,8 @@ def live() -> None:
             hide_index=True,
             key="jobs_table",
             alt="Jobs in the order of the queue",
-            height=min(560, 38 + 35 * len(frame)),
+            height=ui.table_height(frame),
+            placeholder="–",
             column_config={"open": ui.open_column("jobs_open")},
         )
         row = ui.clicked_row("jobs_open")

@@ -61,49 +61,49 @@ def live_table() -> None:
         hide_index=True,
         on_select="rerun",
         selection_mode="multi-row",
-        height=min(740, 38 + 35 * len(frame)),
+        height=ui.table_height(frame),
+        placeholder="–",
         alt="Runs, newest first",
         column_config={
             "open": ui.open_column("runs_open"),
-            "name": st.column_config.TextColumn("name", width=190),
+            "name": st.column_config.TextColumn("name", width=140),
             "progress": st.column_config.ProgressColumn(
-                "progress", format="percent", min_value=0, max_value=1, width=120
+                "progress", format="percent", min_value=0, max_value=1, width=104
             ),
-            "iteration": st.column_config.TextColumn("iteration", width=84),
+            "iteration": st.column_config.TextColumn("iteration", width=76),
             "success": ui.rate_column("success", "Success of the training rollouts, newest"),
             "seen": ui.rate_column("seen", "Success on the seen panel, newest"),
             "unseen": ui.rate_column("unseen", "Success on the unseen panel, newest"),
             "depth": ui.depth_column(),
             "heartbeat": st.column_config.TextColumn(
-                "heartbeat", help="Last sign of life of the run's worker", width=110
+                "heartbeat", help="Last sign of life of the run's worker", width=96
             ),
         },
     )
     row = ui.clicked_row("runs_open")
     if row is not None:
         ui.go("run", RunState(id=page.items[row].id))
-    _footer(page.num_matching, page.num_total, len(page.items), fetched)
-    _actions([page.items[index].id for index in selection["selection"]["rows"]])
+    with st.container(horizontal=True, vertical_alignment="center"):
+        _actions([page.items[index].id for index in selection["selection"]["rows"]])
+        _footer(page.num_matching, page.num_total, len(page.items), fetched)
 
 
 def _footer(matching: int, total: int, shown: int, fetched: data.Fetched) -> None:
-    with st.container(horizontal=True, vertical_alignment="center"):
-        st.caption(ui.format.branches_shown(shown, matching, total, "runs"), width="content")
-        ui.as_of(fetched.as_of)
-        if shown < matching and st.button("Show more", type="tertiary"):
-            st.session_state["runs_limit"] += PAGE_SIZE
-            st.rerun(scope="fragment")
+    st.caption(ui.format.branches_shown(shown, matching, total, "runs"), width="content")
+    ui.as_of(fetched.as_of)
+    if shown < matching and st.button("Show more", type="tertiary"):
+        st.session_state["runs_limit"] += PAGE_SIZE
+        st.rerun(scope="fragment")
 
 
 def _actions(selected: list[int]) -> None:
-    with st.container(horizontal=True):
-        if st.button(
-            "Compare" if len(selected) < 2 else f"Compare {len(selected)} runs",
-            disabled=len(selected) < 2,
-            icon=":material/stacked_line_chart:",
-            help="Tick two or more runs",
-        ):
-            ui.go("compare", CompareState(runs=tuple(sorted(selected))))
+    if st.button(
+        "Compare" if len(selected) < 2 else f"Compare {len(selected)} runs",
+        disabled=len(selected) < 2,
+        icon=":material/stacked_line_chart:",
+        help="Tick two or more runs",
+    ):
+        ui.go("compare", CompareState(runs=tuple(sorted(selected))))
 
 
 def _empty() -> None:

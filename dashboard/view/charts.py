@@ -25,19 +25,22 @@ def curves(
     height: int = 230,
     is_rate: bool = False,
     legend: bool = True,
+    order: Sequence[str] | None = None,
 ) -> alt.LayerChart:
     """Lines of `frame` (columns `series`, `x`, `value`, `low`, `high`), one color per series.
+
+    `order` fixes which series has which color, over several charts; None = as they come.
 
     `low`, `high` are the extremes inside a merged bucket; the band shows where they differ.
     """
     scale = alt.Scale(domain=[0, 1]) if is_rate else alt.Scale(zero=False)
-    order = list(dict.fromkeys(frame["series"]))
+    order = list(order or dict.fromkeys(frame["series"]))
     color = alt.Color(
         "series:N",
         title=None,
         sort=order,
         scale=alt.Scale(domain=order),
-        legend=alt.Legend(orient="top", labelLimit=320, columns=3) if legend else None,
+        legend=_legend(len(order)) if legend else None,
     )
     base = alt.Chart(frame).encode(x=alt.X("x:Q", title=x_title, axis=_x_axis()), color=color)
     y_axis = alt.Axis(format=y_format, tickCount=5)
@@ -185,6 +188,10 @@ def evaluation_frame(evaluations: Sequence[EvaluationInfo], kind: str = "all") -
         if result.task_type == kind
     ]
     return pd.DataFrame(rows, columns=["series", "x", "value", "low", "high", "num_tasks"])
+
+
+def _legend(num_series: int) -> alt.Legend:
+    return alt.Legend(orient="top", labelLimit=240, columns=2 if num_series > 3 else 3)
 
 
 def _points(frame: pd.DataFrame) -> bool:

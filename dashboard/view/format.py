@@ -115,6 +115,13 @@ def branches_shown(shown: int, matching: int, total: int, noun: str) -> str:
     return text if matching == total else f"{text} that match ({total:,} in all)"
 
 
+def code(text: str) -> str:
+    """Text as an inline code span that nothing in it can end (CommonMark: a longer fence)."""
+    longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
+    fence = "`" * (longest + 1)
+    return f"{fence} {text.replace(chr(10), ' ')} {fence}"
+
+
 def plain(text: str) -> str:
     """Text of a model or an environment made inert for a Markdown label or caption."""
     return re.sub(r"([\\`*_{}\[\]()#+\-.!|<>~$:])", r"\\\1", text.replace("\n", " "))

@@ -20,6 +20,8 @@ from backend.schemas import (
 )
 from dashboard.view import badges, charts, format
 
+BUSY = ("running", "stopping")
+
 
 def runs(items: Sequence[RunSummary], now: datetime) -> pd.DataFrame:
     """The run table, newest first as given."""
@@ -28,16 +30,16 @@ def runs(items: Sequence[RunSummary], now: datetime) -> pd.DataFrame:
             "run": f"#{run.id}",
             "name": run.name,
             "status": badges.state(run.status).cell,
+            "progress": round((run.iteration or 0) / run.num_iterations, 2),
+            "iteration": format.progress(run),
+            "success": _percent(run.success),
+            "seen": _percent(run.eval_valid_seen),
+            "unseen": _percent(run.eval_valid_unseen),
+            "depth": run.effective_depth,
+            "heartbeat": format.age(run.heartbeat_at, now) if run.status in BUSY else None,
             "method": run.method,
             "seed": run.seed,
-            "progress": (run.iteration or 0) / run.num_iterations,
-            "iteration": format.progress(run),
-            "success": run.success,
-            "seen": run.eval_valid_seen,
-            "unseen": run.eval_valid_unseen,
-            "depth": run.effective_depth,
             "branches": run.num_branches,
-            "heartbeat": format.age(run.heartbeat_at, now) if badges.is_live(run.status) else "",
             "submitted": format.age(run.created_at, now),
         }
         for run in items
@@ -149,17 +151,25 @@ def compared_evaluations(response: CompareResponse, panel: str) -> pd.DataFrame:
 
 
 def config_differences(response: CompareResponse) -> pd.DataFrame:
-    """Keys as rows, runs as columns; `(absent)` where a run does not have the key."""
+    """Keys as rows, runs as columns; `(absent)` where a run does not have the key.
+
+    A section that one run has and another has not is shown by its keys alone.
+    """
+    keys = [difference.key for difference in response.config_differences]
     rows: list[dict[str, str]] = []
     for difference in response.config_differences:
+        if any(key.startswith(f"{difference.key}.") for key in keys):
+            continue
+        given = difference.values
         row = {"config key": difference.key}
         for run in response.runs:
-            given = difference.values
-            row[format.run_label(run)] = (
-                json.dumps(given[run.id], ensure_ascii=False) if run.id in given else "(absent)"
-            )
+            row[format.run_label(run)] = _cell(given[run.id]) if run.id in given else "(absent)"
         rows.append(row)
     return pd.DataFrame(rows)
+
+
+def _cell(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def compared_runs(items: Sequence[RunSummary]) -> pd.DataFrame:
@@ -169,10 +179,10 @@ def compared_runs(items: Sequence[RunSummary]) -> pd.DataFrame:
             "status": badges.state(run.status).cell,
             "method": run.method,
             "iteration": format.progress(run),
-            "success": run.success,
-            "best success": run.best_success,
-            "seen": run.eval_valid_seen,
-            "unseen": run.eval_valid_unseen,
+            "success": _percent(run.success),
+            "best success": _percent(run.best_success),
+            "seen": _percent(run.eval_valid_seen),
+            "unseen": _percent(run.eval_valid_unseen),
             "depth": run.effective_depth,
         }
         for run in items
@@ -214,6 +224,10 @@ def workers(items: Sequence[WorkerInfo], now: datetime) -> pd.DataFrame:
         }
         for worker in items
     )
+
+
+def _percent(rate: float | None) -> float | None:
+    return None if rate is None else 100 * rate
 
 
 def _type_rank(kind: str) -> int:

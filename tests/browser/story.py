@@ -1,7 +1,7 @@
 """Records that read like a training run: household tasks, a policy that improves, oracle branches.
 
 The weights follow from the logprobs exactly (lennorm), so the page's audit must agree with them.
-One iteration carries HTML and Markdown in its texts (`XSS`), one has weights that were tampered with.
+Iteration 3 carries HTML and Markdown in its texts (`XSS`), iteration 4 has tampered weights.
 """
 
 from __future__ import annotations
@@ -25,9 +25,6 @@ from sero_core.records import (
 )
 
 XSS = (
-    '<img src=x onerror="window.__xss=1"> [x](javascript:alert(1)) '
-    "<script>window.__xss=2</script>"
-)
     '<img src=x onerror="window.__xss=1"> [x](javascript:alert(1)) <script>window.__xss=2</script>'
 )
 XSS_ITERATION, TAMPERED_ITERATION = 3, 4
@@ -53,17 +50,18 @@ def iteration(number: int, total: int, seed: int, has_branches: bool) -> Iterati
     branches = [_branch(rng, number, item, skill) for item in episodes[::2] if has_branches]
     every = number % 3 == 0
     metrics = _metrics(rng, number, skill, episodes, branches)
+    evaluations = [
+        _evaluation(rng, number, panel, skill - loss)
+        for panel, loss in (("valid_seen", 0.0), ("valid_unseen", 0.08))
+        if every
+    ]
     return IterationPayload(
         iteration=number,
         written_at=datetime.now(UTC),
-        metrics=metrics,
+        metrics=metrics | {f"eval/{item.panel}": item.results[0].rate for item in evaluations},
         episodes=episodes,
         branches=branches,
-        evaluations=[
-            _evaluation(rng, number, panel, skill - loss)
-            for panel, loss in (("valid_seen", 0.0), ("valid_unseen", 0.08))
-            if every
-        ],
+        evaluations=evaluations,
         checkpoint=CheckpointPayload(
             iteration=number,
             path=f"checkpoints/iteration-{number:05d}",

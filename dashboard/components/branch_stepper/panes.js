@@ -81,16 +81,20 @@ function tokenChip(step, index, mode) {
 
 /** Admissible actions with the oracle's, the policy's and the probe's marked. */
 function admissibleList(actions, marks) {
-  const list = el("ul", "admissible");
-  const marked = (action) => marks.filter((mark) => mark.action === action);
-  const order = [...actions].sort((a, b) => (marked(b).length ? 1 : 0) - (marked(a).length ? 1 : 0));
-  for (const action of order) {
-    const here = marked(action);
-    const item = el("li", here.length ? `marked ${here[0].kind}` : "", action);
+  const first = el("ul", "admissible first");
+  const rest = el("ul", "admissible");
+  for (const action of actions) {
+    const here = marks.filter((mark) => mark.action === action);
+    const item = el("li", here.length ? "marked" : "", action);
     for (const mark of here) item.append(el("span", `mark ${mark.kind}`, mark.label));
-    list.append(item);
+    (here.length ? first : rest).append(item);
   }
-  return list;
+  for (const mark of marks.filter(({ action }) => !actions.includes(action))) {
+    const item = el("li", "marked outside", mark.action, el("span", `mark ${mark.kind}`, mark.label));
+    item.append(el("span", "hint", " not admissible here"));
+    first.append(item);
+  }
+  return el("div", "", first, rest);
 }
 
 /** How w_k came about: one row per preceding action. */
