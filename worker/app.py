@@ -2,16 +2,13 @@
 
     celery -A worker.app worker
 
-Messages are acknowledged when they arrive: Postgres knows what is left to do. SIGTERM is remapped
-to the shutdown that does not wait for a job of days (`REMAP_SIGTERM=SIGQUIT`, set below): the job
-gets time to write a checkpoint and goes back to the queue.
+Messages are acknowledged when they arrive: Postgres knows what is left to do. SIGTERM is Celery's
+warm shutdown, which waits for the task: `worker/tasks.py` hears of it and gives the job time to
+write a checkpoint, so a job of days does not hold the worker. (The soft shutdown before a cold one
+tells nobody until its time is over.)
 """
 
 from __future__ import annotations
-
-import os
-
-os.environ.setdefault("REMAP_SIGTERM", "SIGQUIT")
 
 from celery import Celery
 
@@ -19,7 +16,6 @@ from backend.settings import Settings
 
 QUEUE = "celery"
 RUN_JOB = "worker.run_job"
-SOFT_SHUTDOWN_S = 75.0
 VISIBILITY_TIMEOUT_S = 3600
 
 
@@ -35,8 +31,8 @@ def make_app(broker_url: str) -> Celery:
         worker_pool_start_method="spawn",
         worker_prefetch_multiplier=1,
         worker_disable_prefetch=True,
-        worker_soft_shutdown_timeout=SOFT_SHUTDOWN_S,
         worker_hijack_root_logger=False,
+        worker_redirect_stdouts=False,
         broker_connection_retry_on_startup=True,
         broker_connection_max_retries=None,
         broker_transport_options={

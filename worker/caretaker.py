@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 import socket
 import threading
 from collections.abc import Callable
@@ -57,6 +58,13 @@ class Caretaker:
         self._engine.dispose()
 
     def _work(self, on_ready: Callable[[], object]) -> None:
+        try:
+            self._look_after(on_ready)
+        except BaseException:
+            log.exception("the caretaker failed; this worker stops and may be started again")
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    def _look_after(self, on_ready: Callable[[], object]) -> None:
         period_s = min(self._settings.heartbeat_s, MAX_PERIOD_S)
         while not self._ended.is_set():
             try:
@@ -105,5 +113,4 @@ class Caretaker:
 
     def _num_messages(self) -> int:
         with self._app.connection_for_read() as connection:
-            channel = connection.default_channel
-            return channel.queue_declare(QUEUE, passive=True).message_count
+            return connection.default_channel.queue_declare(QUEUE).message_count

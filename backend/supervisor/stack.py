@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from backend import doctor
 from backend.supervisor.postgres import EmbeddedPostgres
 from backend.supervisor.process import Command, ServiceError
 from backend.supervisor.service import CommandService, EmbeddedService, Service
@@ -68,6 +69,8 @@ def make_stages(options: Options) -> list[Stage]:
         "SERO_API_URL": options.api_url,
         "SERO_DASHBOARD_URL": options.dashboard_url,
         "PYTHONUNBUFFERED": "1",
+        # spinning OpenMP threads cost more than they bring; the run config sets torch's threads
+        "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1"),
     }
     services: list[Service] = [_api(options, environment), _worker(options, environment)]
     if has_dashboard:
@@ -78,15 +81,9 @@ def make_stages(options: Options) -> list[Stage]:
 
 def check_port(port: int, option: str) -> None:
     """Errors: `ServiceError` when another program listens on the port."""
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((HOST, port))
-        except OSError as error:
-            raise ServiceError(
-                f"port {port} is in use: stop the program that uses it, "
-                f"or choose another port with {option}"
-            ) from error
+    finding = doctor.check_port(port, option)
+    if not finding.is_ok:
+        raise ServiceError(finding.message)
 
 
 def _migration(database_url: str) -> Callable[[], None]:
@@ -99,8 +96,8 @@ def _migration(database_url: str) -> Callable[[], None]:
 
 
 def _api(options: Options, environment: dict[str, str]) -> CommandService:
-    args = (sys.executable, "-m", "uvicorn", "backend.main:app", "--host", HOST)
-    args += ("--port", str(options.api_port), "--timeout-graceful-shutdown", "3")
+    args = (sys.executable, "-m", "uvicorn", "--factory", "backend.main:create_app")
+    args += ("--host", HOST, "--port", str(options.api_port), "--timeout-graceful-shutdown", "3")
     command = Command("api", args, options.home / "logs" / "api.log", environment)
     return CommandService(command, lambda _: answers(f"{options.api_url}/api/v1/health"))
 
@@ -108,7 +105,6 @@ def _api(options: Options, environment: dict[str, str]) -> CommandService:
 def _worker(options: Options, environment: dict[str, str]) -> CommandService:
     args = (sys.executable, "-m", "celery", "-A", "worker.app", "worker", "--loglevel", "INFO")
     args += ("--without-gossip", "--without-mingle")
-    environment = {**environment, "REMAP_SIGTERM": "SIGQUIT"}
     command = Command("worker", args, options.home / "logs" / "worker.log", environment)
     return CommandService(command, lambda pid: _worker_is_ready(options.home, pid))
 
@@ -143,12 +139,15 @@ def answers(url: str) -> bool:
         return False
 
 
-def options_from_env(home: Path, api_port: int, dashboard_port: int) -> Options:
+def options_from_env(
+    home: Path, api_port: int, dashboard_port: int, with_dashboard: bool
+) -> Options:
     """Options with the database and broker of the environment, where it names them."""
     return Options(
         home=home.absolute(),
         api_port=api_port,
         dashboard_port=dashboard_port,
+        with_dashboard=with_dashboard,
         database_url=os.environ.get("SERO_DATABASE_URL") or None,
         broker_url=os.environ.get("SERO_BROKER_URL") or None,
     )
