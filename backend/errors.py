@@ -19,6 +19,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from backend.db.paging import InvalidCursor
 from backend.schemas import ErrorInfo, ErrorResponse, FieldError
 from backend.validation import field_errors
 
@@ -59,6 +60,7 @@ def install(app: FastAPI, allowed_hosts: Sequence[str]) -> None:
     app.add_exception_handler(ApiProblem, _problem)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _http)
+    app.add_exception_handler(InvalidCursor, _cursor)
     app.add_exception_handler(OperationalError, _database)
     app.add_exception_handler(PoolTimeout, _database)
 
@@ -149,6 +151,12 @@ async def _invalid(request: Request, error: Exception) -> JSONResponse:
         _id(request),
         fields,
     )
+
+
+async def _cursor(request: Request, error: Exception) -> JSONResponse:
+    allowed = "the `next_cursor` of the page before"
+    problem = FieldError(field="cursor", message=str(error), allowed=allowed)
+    return await _problem(request, InvalidRequest(problem.message, [problem]))
 
 
 async def _http(request: Request, error: Exception) -> JSONResponse:

@@ -12,6 +12,7 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from importlib.metadata import version
 
+import anyio.to_thread
 from fastapi import FastAPI
 from fastapi.routing import APIRoute
 
@@ -24,7 +25,7 @@ from backend.schemas import ErrorResponse
 from backend.settings import Settings
 from backend.wakeup import Wakeups
 
-POOL_SIZE = 10
+POOL_SIZE = 20
 
 
 def create_app(settings: Settings | None = None) -> FastAPI:
@@ -38,6 +39,8 @@ def create_app(settings: Settings | None = None) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncGenerator[None]:
+        # as many threads as connections, so that no request waits for one
+        anyio.to_thread.current_default_thread_limiter().total_tokens = POOL_SIZE
         yield
         services.engine.dispose()
         services.wakeups.close()

@@ -1,9 +1,15 @@
-"""What routes share: the services of the process, a reading connection, ids in paths."""
+"""What routes share: the services of the process, ids in paths, limits of lists.
+
+Routes are plain functions in threads, and each takes its connection inside its own thread. As a
+dependency it would be held while the request waits for a second thread, and enough requests at once
+would wait for each other until they time out.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Generator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Annotated, cast
 
@@ -24,6 +30,22 @@ class Services:
     engine: Engine
     wakeups: Wakeups
 
+    @contextmanager
+    def reading(self, run_id: int | None = None) -> Generator[Connection]:
+        """A connection for queries. Errors: `NotFound` where there is no run `run_id`."""
+        with self.engine.connect() as connection:
+            if run_id is not None:
+                require_run(connection, run_id)
+            yield connection
+
+    @contextmanager
+    def writing(self, run_id: int | None = None) -> Generator[Connection]:
+        """A transaction that commits at the end. Errors: `NotFound` as above."""
+        with self.engine.begin() as connection:
+            if run_id is not None:
+                require_run(connection, run_id)
+            yield connection
+
 
 def get_services(request: Request) -> Services:
     return cast(Services, request.app.state.services)
@@ -32,21 +54,7 @@ def get_services(request: Request) -> Services:
 ServicesDep = Annotated[Services, Depends(get_services)]
 
 
-def _reading(services: ServicesDep) -> Iterator[Connection]:
-    with services.engine.connect() as connection:
-        yield connection
-
-
-Reading = Annotated[Connection, Depends(_reading, scope="function")]
-
-
-def _run_id(connection: Reading, run_id: Annotated[int, Path(ge=1, le=2**31 - 1)]) -> int:
-    if not has_run(connection, run_id):
-        raise NotFound(f"there is no run {run_id}")
-    return run_id
-
-
-RunId = Annotated[int, Depends(_run_id)]
+RunId = Annotated[int, Path(ge=1, le=2**31 - 1)]
 Limit = Annotated[int, Query(ge=1, le=500, description="Entries per page")]
 Cursor = Annotated[str | None, Query(max_length=500, description="`next_cursor` of the last page")]
 OptionalIteration = Annotated[int | None, Query(ge=0, le=2**31 - 1)]
@@ -58,3 +66,9 @@ def split_permalink(value: str, noun: str) -> tuple[int, str]:
     if found is None:
         raise NotFound(f"{value!r} is not the id of {noun}; such an id is <run>-<id>")
     return int(found["run"]), found["own"]
+
+
+def require_run(connection: Connection, run_id: int) -> None:
+    """Errors: `NotFound`."""
+    if not has_run(connection, run_id):
+        raise NotFound(f"there is no run {run_id}")

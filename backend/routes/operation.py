@@ -11,23 +11,25 @@ from sqlalchemy.exc import OperationalError
 from backend import schemas as s
 from backend.db.migrate import newest_revision, stored_revision
 from backend.db.queries import queue, workers
-from backend.routes.deps import Limit, Reading, Services, ServicesDep
+from backend.routes.deps import Limit, Services, ServicesDep
 
 router = APIRouter(tags=["operation"])
 
 
 @router.get("/jobs")
 def list_jobs(
-    connection: Reading, state: s.JobState | None = None, limit: Limit = 100
+    services: ServicesDep, state: s.JobState | None = None, limit: Limit = 100
 ) -> s.JobsResponse:
     """Running and waiting jobs first, in the order of the queue; then the newest ended ones."""
-    return s.JobsResponse(jobs=queue.list_jobs(connection, state=state, limit=limit))
+    with services.reading() as connection:
+        return s.JobsResponse(jobs=queue.list_jobs(connection, state=state, limit=limit))
 
 
 @router.get("/workers")
-def list_workers(connection: Reading) -> s.WorkersResponse:
+def list_workers(services: ServicesDep) -> s.WorkersResponse:
     """Living workers first, then those seen in the last 24 hours."""
-    return s.WorkersResponse(workers=workers.list_workers(connection))
+    with services.reading() as connection:
+        return s.WorkersResponse(workers=workers.list_workers(connection))
 
 
 @router.get("/health")
@@ -56,7 +58,7 @@ def health(services: ServicesDep) -> s.HealthResponse:
 
 def _with_database(services: Services, broker: s.ComponentHealth) -> s.HealthResponse:
     expected = newest_revision()
-    with services.engine.connect() as connection:
+    with services.reading() as connection:
         revision = stored_revision(connection)
         is_current = revision == expected
         alive = queued = running = 0

@@ -7,7 +7,6 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 
 from backend import schemas as s
-from backend.db.paging import InvalidCursor
 from backend.db.queries import branches as branch_queries
 from backend.db.queries import episodes as episode_queries
 from backend.db.queries import evaluations as evaluation_queries
@@ -17,11 +16,10 @@ from backend.routes.deps import (
     Cursor,
     Limit,
     OptionalIteration,
-    Reading,
     RunId,
+    ServicesDep,
     split_permalink,
 )
-from backend.routes.runs import invalid_cursor
 
 router = APIRouter()
 Since = Annotated[int, Query(ge=0, description="`next_since` of the last answer")]
@@ -30,7 +28,7 @@ Name = Annotated[str | None, Query(max_length=100)]
 
 @router.get("/runs/{run_id}/metrics", tags=["curves"])
 def get_metrics(
-    connection: Reading,
+    services: ServicesDep,
     run_id: RunId,
     keys: Annotated[
         str | None,
@@ -41,65 +39,72 @@ def get_metrics(
 ) -> s.MetricsResponse:
     """Curves of the run's training, merged into buckets of iterations (min, max, last)."""
     wanted = None if keys is None else [key for key in keys.split(",") if key]
-    return metrics.bucketed(connection, run_id, keys=wanted, max_points=max_points, since=since)
+    with services.reading(run_id) as connection:
+        return metrics.bucketed(connection, run_id, keys=wanted, max_points=max_points, since=since)
 
 
 @router.get("/runs/{run_id}/metric-keys", tags=["curves"])
-def get_metric_keys(connection: Reading, run_id: RunId) -> s.MetricKeysResponse:
+def get_metric_keys(services: ServicesDep, run_id: RunId) -> s.MetricKeysResponse:
     """Which curves there are."""
-    return metrics.metric_keys(connection, run_id)
+    with services.reading(run_id) as connection:
+        return metrics.metric_keys(connection, run_id)
 
 
 @router.get("/runs/{run_id}/depth-map", tags=["curves"])
 def get_depth_map(
-    connection: Reading,
+    services: ServicesDep,
     run_id: RunId,
     max_buckets: Annotated[int, Query(ge=1, le=500)] = 60,
 ) -> s.DepthMapResponse:
     """Mean reachability weight by iteration and depth, with the number of branch steps."""
-    return branch_queries.depth_map(connection, run_id, max_buckets)
+    with services.reading(run_id) as connection:
+        return branch_queries.depth_map(connection, run_id, max_buckets)
 
 
 @router.get("/runs/{run_id}/evaluations", tags=["curves"])
 def get_evaluations(
-    connection: Reading,
+    services: ServicesDep,
     run_id: RunId,
     outcomes: Annotated[bool, Query(description="With the result of every task")] = False,
 ) -> s.EvaluationsResponse:
     """Evaluations on the fixed panels, oldest first."""
-    found = evaluation_queries.list_evaluations(connection, run_id, has_outcomes=outcomes)
+    with services.reading(run_id) as connection:
+        found = evaluation_queries.list_evaluations(connection, run_id, has_outcomes=outcomes)
     return s.EvaluationsResponse(run_id=run_id, evaluations=found)
 
 
 @router.get("/runs/{run_id}/checkpoints", tags=["runs"])
-def get_checkpoints(connection: Reading, run_id: RunId) -> s.CheckpointsResponse:
+def get_checkpoints(services: ServicesDep, run_id: RunId) -> s.CheckpointsResponse:
     """Checkpoints that were written, oldest first."""
-    found = evaluation_queries.list_checkpoints(connection, run_id)
+    with services.reading(run_id) as connection:
+        found = evaluation_queries.list_checkpoints(connection, run_id)
     return s.CheckpointsResponse(run_id=run_id, checkpoints=found)
 
 
 @router.get("/runs/{run_id}/events", tags=["runs"])
 def get_events(
-    connection: Reading, run_id: RunId, since: Since = 0, limit: Limit = 500
+    services: ServicesDep, run_id: RunId, since: Since = 0, limit: Limit = 500
 ) -> s.EventsResponse:
     """State changes of the run and its jobs, oldest first."""
-    return events.list_events(connection, run_id, since, limit)
+    with services.reading(run_id) as connection:
+        return events.list_events(connection, run_id, since, limit)
 
 
 @router.get("/runs/{run_id}/log", tags=["runs"])
 def get_log(
-    connection: Reading,
+    services: ServicesDep,
     run_id: RunId,
     since: Annotated[int | None, Query(ge=0, description="None = the newest lines")] = None,
     limit: Annotated[int, Query(ge=1, le=10_000)] = 1000,
 ) -> s.LogResponse:
     """What the run's processes printed, oldest first."""
-    return logs.read_log(connection, run_id, since, limit)
+    with services.reading(run_id) as connection:
+        return logs.read_log(connection, run_id, since, limit)
 
 
 @router.get("/runs/{run_id}/episodes", tags=["episodes and branches"])
 def list_episodes(
-    connection: Reading,
+    services: ServicesDep,
     run_id: RunId,
     iteration: OptionalIteration = None,
     task_type: Name = None,
@@ -108,7 +113,7 @@ def list_episodes(
     cursor: Cursor = None,
 ) -> s.EpisodePage:
     """Episodes of the policy, newest iteration first."""
-    try:
+    with services.reading(run_id) as connection:
         return episode_queries.list_episodes(
             connection,
             run_id,
@@ -118,22 +123,21 @@ def list_episodes(
             limit=limit,
             cursor=cursor,
         )
-    except InvalidCursor as error:
-        raise invalid_cursor(error) from None
 
 
-@router.get("/episodes/{global_id}", tags=["episodes and branches"])
-def get_episode(connection: Reading, global_id: str) -> s.EpisodeDetail:
+@router.get("/episodes/{episode_id}", tags=["episodes and branches"])
+def get_episode(services: ServicesDep, episode_id: str) -> s.EpisodeDetail:
     """One episode with every step. The id is `<run_id>-<episode_id>`, as in `12-i5g0e3`."""
-    found = episode_queries.get_episode(connection, *split_permalink(global_id, "an episode"))
+    with services.reading() as connection:
+        found = episode_queries.get_episode(connection, *split_permalink(episode_id, "an episode"))
     if found is None:
-        raise NotFound(f"there is no episode {global_id}")
+        raise NotFound(f"there is no episode {episode_id}")
     return found
 
 
 @router.get("/branches", tags=["episodes and branches"])
 def list_branches(
-    connection: Reading,
+    services: ServicesDep,
     run_id: Annotated[int | None, Query(ge=1, le=2**31 - 1)] = None,
     iteration: OptionalIteration = None,
     min_iteration: OptionalIteration = None,
@@ -160,19 +164,18 @@ def list_branches(
         is_episode_won=is_episode_won,
         min_depth=min_depth,
     )
-    try:
+    with services.reading() as connection:
         return branch_queries.list_branches(connection, wanted, limit=limit, cursor=cursor)
-    except InvalidCursor as error:
-        raise invalid_cursor(error) from None
 
 
-@router.get("/branches/{global_id}", tags=["episodes and branches"])
-def get_branch(connection: Reading, global_id: str) -> s.BranchDetail:
+@router.get("/branches/{branch_id}", tags=["episodes and branches"])
+def get_branch(services: ServicesDep, branch_id: str) -> s.BranchDetail:
     """One branch with every step, and the whole policy episode around its root.
 
     The id is `<run_id>-<branch_id>`, as in `12-i5g0e3t4`.
     """
-    found = branch_queries.get_branch(connection, *split_permalink(global_id, "a branch"))
+    with services.reading() as connection:
+        found = branch_queries.get_branch(connection, *split_permalink(branch_id, "a branch"))
     if found is None:
-        raise NotFound(f"there is no branch {global_id}")
+        raise NotFound(f"there is no branch {branch_id}")
     return found

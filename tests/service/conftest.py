@@ -1,4 +1,4 @@
-"""A real PostgreSQL for the session, a migrated database of its own for each test."""
+"""A real PostgreSQL for the session; each test finds the tables empty."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ import psycopg
 import pytest
 import uvicorn
 from fastapi import FastAPI
-from sqlalchemy import Engine, make_url
+from sqlalchemy import Engine, create_engine, make_url, pool, text
 
+import backend.db.records  # noqa: F401 (registers the tables)
 from backend.client import SeroClient
 from backend.db.engine import make_engine
 from backend.db.migrate import upgrade
+from backend.db.models import Base
 from backend.main import create_app
 from backend.settings import Settings
 from backend.supervisor.postgres import EmbeddedPostgres
-
-TEMPLATE = "sero_template"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -42,11 +42,11 @@ class Databases:
     def url(self, database: str) -> str:
         return self._url.set(database=database).render_as_string(hide_password=False)
 
-    def create(self, template: str = "template1") -> str:
-        """The URL of a new database."""
+    def create(self) -> str:
+        """The URL of a new, empty database."""
         self._count += 1
         name = f"test_{self._count}"
-        self.execute(f"CREATE DATABASE {name} TEMPLATE {template}")
+        self.execute(f"CREATE DATABASE {name}")
         return self.url(name)
 
     def execute(self, statement: str) -> None:
@@ -62,15 +62,25 @@ def databases(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Databases]:
     server = EmbeddedPostgres(tmp_path_factory.mktemp("postgres"), durable=False)
     server.start()
     made = Databases(server.url)
-    made.execute(f"CREATE DATABASE {TEMPLATE}")
-    upgrade(made.url(TEMPLATE))
     yield made
     server.remove()
 
 
+@pytest.fixture(scope="session")
+def migrated_url(databases: Databases) -> str:
+    url = databases.create()
+    upgrade(url)
+    return url
+
+
 @pytest.fixture
-def database_url(databases: Databases) -> str:
-    return databases.create(TEMPLATE)
+def database_url(migrated_url: str) -> str:
+    """A migrated database without rows."""
+    tables = ", ".join(Base.metadata.tables)
+    engine = create_engine(migrated_url, poolclass=pool.NullPool)
+    with engine.begin() as connection:
+        connection.execute(text(f"TRUNCATE {tables} RESTART IDENTITY CASCADE"))
+    return migrated_url
 
 
 @pytest.fixture

@@ -172,6 +172,13 @@ def test_a_lost_database_is_a_503_and_health_still_answers(settings: Settings) -
     assert not health.broker.is_ok
 
 
+def test_more_readers_than_connections_all_get_an_answer(client: SeroClient, api_url: str) -> None:
+    path = f"{api_url}/api/v1/runs/{client.submit_run(DEMO).id}/metrics"
+    with httpx.Client(timeout=60) as http, ThreadPoolExecutor(60) as threads:
+        statuses = threads.map(lambda _: http.get(path).status_code, range(240))
+        assert set(statuses) == {200}
+
+
 def test_health_says_what_is_up(client: SeroClient, engine: Engine) -> None:
     assert client.health().num_workers_alive == 0
     client.submit_run(DEMO)

@@ -34,11 +34,14 @@ def test_up_down_up(databases: Databases) -> None:
     upgrade(url)
 
 
-def test_down_and_up_with_data_keeps_the_queue(engine: Engine, database_url: str) -> None:
+def test_down_and_up_with_data_keeps_the_queue(databases: Databases) -> None:
+    url = databases.create()
+    upgrade(url)
+    engine = fresh(url)
     submit(engine)
     start(engine)
-    downgrade(database_url, "0001")
-    upgrade(database_url)
+    downgrade(url, "0001")
+    upgrade(url)
     assert value(engine, "SELECT state FROM jobs") == "running"
 
 
