@@ -43,9 +43,7 @@ class Wakeups:
         """None = the broker answers; otherwise why not."""
         try:
             with cast(_Connecting, self._app).connection_for_write() as connection:
-                connection.ensure_connection(
-                    max_retries=1, timeout=CONNECT_TIMEOUT_S, reraise_as_library_errors=True
-                )
+                connection.ensure_connection(max_retries=1, interval_start=0, interval_step=0)
         except OperationalError as error:
             return f"the broker does not answer: {error}"
         return None

@@ -14,6 +14,37 @@ depends_on = None
 
 
 def upgrade():
+    _create_runs()
+    _create_workers()
+    _create_events()
+    _create_jobs()
+    _index_jobs()
+    _create_log_lines()
+    _create_attempts()
+
+
+def downgrade():
+    op.drop_index(
+        "uq_attempts_one_live", table_name="attempts", postgresql_where=sa.text("state='running'")
+    )
+    op.drop_table("attempts")
+    op.drop_index("ix_log_lines_run_id_id", table_name="log_lines")
+    op.drop_table("log_lines")
+    op.drop_index(
+        "uq_jobs_one_training", table_name="jobs", postgresql_where=sa.text("kind='train'")
+    )
+    op.drop_index(op.f("ix_jobs_run_id"), table_name="jobs")
+    op.drop_index("ix_jobs_queue", table_name="jobs", postgresql_where=sa.text("state='queued'"))
+    op.drop_index("ix_jobs_lease", table_name="jobs", postgresql_where=sa.text("state='running'"))
+    op.drop_table("jobs")
+    op.drop_index("ix_events_run_id_id", table_name="events")
+    op.drop_table("events")
+    op.drop_table("workers")
+    op.drop_index(op.f("ix_runs_config_hash"), table_name="runs")
+    op.drop_table("runs")
+
+
+def _create_runs():
     op.create_table(
         "runs",
         sa.Column("id", sa.Integer(), sa.Identity(always=False), nullable=False),
@@ -47,6 +78,9 @@ def upgrade():
         sa.UniqueConstraint("idempotency_key", name=op.f("uq_runs_idempotency_key")),
     )
     op.create_index(op.f("ix_runs_config_hash"), "runs", ["config_hash"], unique=False)
+
+
+def _create_workers():
     op.create_table(
         "workers",
         sa.Column("id", sa.Text(), nullable=False),
@@ -69,6 +103,9 @@ def upgrade():
         sa.Column("stopped_at", sa.DateTime(timezone=True), nullable=True),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_workers")),
     )
+
+
+def _create_events():
     op.create_table(
         "events",
         sa.Column("id", sa.BigInteger(), sa.Identity(always=False), nullable=False),
@@ -90,6 +127,9 @@ def upgrade():
         sa.PrimaryKeyConstraint("id", name=op.f("pk_events")),
     )
     op.create_index("ix_events_run_id_id", "events", ["run_id", "id"], unique=False)
+
+
+def _create_jobs():
     op.create_table(
         "jobs",
         sa.Column("id", sa.Integer(), sa.Identity(always=False), nullable=False),
@@ -143,6 +183,9 @@ def upgrade():
         ),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_jobs")),
     )
+
+
+def _index_jobs():
     op.create_index(
         "ix_jobs_lease",
         "jobs",
@@ -165,6 +208,9 @@ def upgrade():
         unique=True,
         postgresql_where=sa.text("kind='train'"),
     )
+
+
+def _create_log_lines():
     op.create_table(
         "log_lines",
         sa.Column("id", sa.BigInteger(), sa.Identity(always=False), nullable=False),
@@ -188,6 +234,9 @@ def upgrade():
         ),
     )
     op.create_index("ix_log_lines_run_id_id", "log_lines", ["run_id", "id"], unique=False)
+
+
+def _create_attempts():
     op.create_table(
         "attempts",
         sa.Column("job_id", sa.Integer(), autoincrement=False, nullable=False),
@@ -226,24 +275,3 @@ def upgrade():
         unique=True,
         postgresql_where=sa.text("state='running'"),
     )
-
-
-def downgrade():
-    op.drop_index(
-        "uq_attempts_one_live", table_name="attempts", postgresql_where=sa.text("state='running'")
-    )
-    op.drop_table("attempts")
-    op.drop_index("ix_log_lines_run_id_id", table_name="log_lines")
-    op.drop_table("log_lines")
-    op.drop_index(
-        "uq_jobs_one_training", table_name="jobs", postgresql_where=sa.text("kind='train'")
-    )
-    op.drop_index(op.f("ix_jobs_run_id"), table_name="jobs")
-    op.drop_index("ix_jobs_queue", table_name="jobs", postgresql_where=sa.text("state='queued'"))
-    op.drop_index("ix_jobs_lease", table_name="jobs", postgresql_where=sa.text("state='running'"))
-    op.drop_table("jobs")
-    op.drop_index("ix_events_run_id_id", table_name="events")
-    op.drop_table("events")
-    op.drop_table("workers")
-    op.drop_index(op.f("ix_runs_config_hash"), table_name="runs")
-    op.drop_table("runs")

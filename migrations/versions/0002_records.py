@@ -14,6 +14,43 @@ depends_on = None
 
 
 def upgrade():
+    _create_branch_steps()
+    _create_eval_outcomes()
+    _create_eval_results()
+    _create_metrics()
+    _create_steps()
+    _create_texts()
+    _create_branches()
+    _create_checkpoints()
+    _create_episodes()
+    _create_evaluations()
+    _create_iterations()
+
+
+def downgrade():
+    op.drop_table("iterations")
+    op.drop_index("ix_evaluations_run_id_iteration", table_name="evaluations")
+    op.drop_table("evaluations")
+    op.drop_index("ix_episodes_run_id_iteration_ordinal", table_name="episodes")
+    op.drop_table("episodes")
+    op.drop_table("checkpoints")
+    op.drop_index("ix_branches_run_id_iteration_ordinal", table_name="branches")
+    op.drop_index("ix_branches_run_id_episode_id", table_name="branches")
+    op.drop_table("branches")
+    op.drop_table("texts")
+    op.drop_table("steps")
+    op.drop_table("metrics")
+    op.drop_table("eval_results")
+    op.drop_table("eval_outcomes")
+    op.drop_index(
+        "ix_branch_steps_depth_map",
+        table_name="branch_steps",
+        postgresql_include=["weight", "job_id"],
+    )
+    op.drop_table("branch_steps")
+
+
+def _create_branch_steps():
     op.create_table(
         "branch_steps",
         sa.Column("run_id", sa.Integer(), autoincrement=False, nullable=False),
@@ -46,6 +83,9 @@ def upgrade():
         unique=False,
         postgresql_include=["weight", "job_id"],
     )
+
+
+def _create_eval_outcomes():
     op.create_table(
         "eval_outcomes",
         sa.Column("run_id", sa.Integer(), autoincrement=False, nullable=False),
@@ -60,6 +100,9 @@ def upgrade():
             "run_id", "job_id", "evaluation_id", "ordinal", name=op.f("pk_eval_outcomes")
         ),
     )
+
+
+def _create_eval_results():
     op.create_table(
         "eval_results",
         sa.Column("run_id", sa.Integer(), autoincrement=False, nullable=False),
@@ -77,6 +120,9 @@ def upgrade():
             "run_id", "job_id", "evaluation_id", "ordinal", name=op.f("pk_eval_results")
         ),
     )
+
+
+def _create_metrics():
     op.create_table(
         "metrics",
         sa.Column("run_id", sa.Integer(), autoincrement=False, nullable=False),
@@ -86,6 +132,9 @@ def upgrade():
         sa.Column("value", sa.Double(), nullable=False),
         sa.PrimaryKeyConstraint("run_id", "job_id", "key", "iteration", name=op.f("pk_metrics")),
     )
+
+
+def _create_steps():
     op.create_table(
         "steps",
         sa.Column("run_id", sa.Integer(), autoincrement=False, nullable=False),
@@ -103,12 +152,18 @@ def upgrade():
         sa.Column("state_hash", sa.Text(), nullable=False),
         sa.PrimaryKeyConstraint("run_id", "episode_id", "index", name=op.f("pk_steps")),
     )
+
+
+def _create_texts():
     op.create_table(
         "texts",
         sa.Column("id", sa.BigInteger(), autoincrement=False, nullable=False),
         sa.Column("text", sa.Text(), nullable=False),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_texts")),
     )
+
+
+def _create_branches():
     op.create_table(
         "branches",
         sa.Column("run_id", sa.Integer(), autoincrement=False, nullable=False),
@@ -151,6 +206,9 @@ def upgrade():
         ["run_id", "iteration", "ordinal"],
         unique=False,
     )
+
+
+def _create_checkpoints():
     op.create_table(
         "checkpoints",
         sa.Column("run_id", sa.Integer(), autoincrement=False, nullable=False),
@@ -165,6 +223,9 @@ def upgrade():
         ),
         sa.PrimaryKeyConstraint("run_id", "job_id", "iteration", name=op.f("pk_checkpoints")),
     )
+
+
+def _create_episodes():
     op.create_table(
         "episodes",
         sa.Column("run_id", sa.Integer(), autoincrement=False, nullable=False),
@@ -195,6 +256,9 @@ def upgrade():
         ["run_id", "iteration", "ordinal"],
         unique=False,
     )
+
+
+def _create_evaluations():
     op.create_table(
         "evaluations",
         sa.Column("run_id", sa.Integer(), autoincrement=False, nullable=False),
@@ -212,6 +276,9 @@ def upgrade():
     op.create_index(
         "ix_evaluations_run_id_iteration", "evaluations", ["run_id", "iteration"], unique=False
     )
+
+
+def _create_iterations():
     op.create_table(
         "iterations",
         sa.Column("run_id", sa.Integer(), autoincrement=False, nullable=False),
@@ -234,26 +301,3 @@ def upgrade():
         ),
         sa.PrimaryKeyConstraint("run_id", "job_id", "iteration", name=op.f("pk_iterations")),
     )
-
-
-def downgrade():
-    op.drop_table("iterations")
-    op.drop_index("ix_evaluations_run_id_iteration", table_name="evaluations")
-    op.drop_table("evaluations")
-    op.drop_index("ix_episodes_run_id_iteration_ordinal", table_name="episodes")
-    op.drop_table("episodes")
-    op.drop_table("checkpoints")
-    op.drop_index("ix_branches_run_id_iteration_ordinal", table_name="branches")
-    op.drop_index("ix_branches_run_id_episode_id", table_name="branches")
-    op.drop_table("branches")
-    op.drop_table("texts")
-    op.drop_table("steps")
-    op.drop_table("metrics")
-    op.drop_table("eval_results")
-    op.drop_table("eval_outcomes")
-    op.drop_index(
-        "ix_branch_steps_depth_map",
-        table_name="branch_steps",
-        postgresql_include=["weight", "job_id"],
-    )
-    op.drop_table("branch_steps")
