@@ -122,7 +122,7 @@ def warmstart(
     from sero_core.commands import run_warmstart
 
     with _clear_errors():
-        run_warmstart(load_config(config), dict(_pair(item) for item in recipe), out, say=_say)
+        run_warmstart(load_config(config), tuple(recipe), out, say=_say)
 
 
 @data_app.command("generate")
@@ -206,13 +206,6 @@ def _lines() -> Iterator[str]:
             yield input("> ")
         except EOFError:
             return
-
-
-def _pair(item: str) -> tuple[str, str]:
-    key, separator, value = item.partition("=")
-    if not separator:
-        raise SeroError(f"recipe {item!r}: expected field=value")
-    return key, value
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -18,7 +19,7 @@ from sero_core.checkpoint import (
     restore_optimizer,
 )
 from sero_core.cli import EXIT_STOPPED, exclusive, stop_on_signal
-from sero_core.config import RunConfig
+from sero_core.config import RunConfig, apply_override
 from sero_core.envs import generated_games, load_tasks
 from sero_core.envs.alfworld.cache import compile_directory
 from sero_core.envs.alfworld.generator import DIFFICULTIES, Difficulty, generate
@@ -105,10 +106,13 @@ def run_branching(config: RunConfig, out: Path, checkpoint: Path | None, *, say:
     )
 
 
-def run_warmstart(config: RunConfig, recipe: dict[str, str], out: Path, *, say: Say) -> None:
+def run_warmstart(config: RunConfig, recipe: tuple[str, ...], out: Path, *, say: Say) -> None:
     """`sero warmstart`: make the demo policy and say how well it does on the config's panels."""
+    fields: dict[str, Any] = {}
+    for override in recipe:
+        apply_override(fields, override)
     try:
-        parsed = WarmstartConfig.model_validate(recipe)
+        parsed = WarmstartConfig.model_validate(fields)
     except ValidationError as error:
         raise SeroError(f"warmstart recipe: {error}") from None
     if out.exists() and any(out.iterdir()):
@@ -130,7 +134,7 @@ def _warmstart_games(config: RunConfig, recipe: WarmstartConfig, stage: int) -> 
     games = config.env.games.model_copy(
         update={
             "seed": config.env.games.seed + 1_000 + stage,
-            "num_train": recipe.num_games,
+            "num_train": recipe.num_games[stage],
             "num_valid_seen": 1,
             "num_valid_unseen": 1,
         }

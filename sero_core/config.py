@@ -53,6 +53,7 @@ __all__ = [
     "SeroConfig",
     "TaskType",
     "TransformersEngine",
+    "apply_override",
     "load_config",
     "parse_config",
 ]
@@ -160,7 +161,7 @@ def load_config(path: Path, overrides: tuple[str, ...] = ()) -> RunConfig:
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"config {path} is not valid TOML: {error}") from None
     for override in overrides:
-        _apply(data, override)
+        apply_override(data, override)
     return parse_config(data, str(path))
 
 
@@ -177,7 +178,11 @@ def parse_config(data: dict[str, Any], origin: str) -> RunConfig:
         raise ConfigError("\n".join(lines)) from None
 
 
-def _apply(data: dict[str, Any], override: str) -> None:
+def apply_override(data: dict[str, Any], override: str) -> None:
+    """Set `dotted.key=value` in a nested mapping; values are TOML, bare words are strings.
+
+    Errors: `ConfigError` naming the override.
+    """
     key, separator, text = override.partition("=")
     if not separator:
         raise ConfigError(f"override {override!r}: expected dotted.key=value")

@@ -14,10 +14,10 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
+from typing import Self, cast
 
 import torch
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 from torch.nn import functional
 from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
@@ -55,7 +55,9 @@ class WarmstartConfig(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     seed: int = Field(default=7, ge=0)
-    num_games: int = Field(default=4000, ge=1, description="Generated training games per stage")
+    num_games: tuple[int, ...] = Field(
+        default=(4000, 2500), min_length=1, description="Generated training games, stage by stage"
+    )
     noises: tuple[float, ...] = Field(
         default=(0.6, 0.2), min_length=1, description="Share of random actions, stage by stage"
     )
@@ -68,6 +70,15 @@ class WarmstartConfig(BaseModel):
     num_epochs: int = Field(default=1, ge=1)
     prompt_loss: float = Field(default=0.2, ge=0, description="Weight of prompt tokens in the loss")
     num_threads: int = Field(default=1, ge=1)
+
+    @model_validator(mode="after")
+    def _same_stages(self) -> Self:
+        if len(self.noises) != len(self.num_games):
+            raise ValueError(
+                f"noises has {len(self.noises)} stages, num_games {len(self.num_games)}; "
+                "expected the same number"
+            )
+        return self
 
 
 @dataclass(frozen=True, slots=True)
