@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, Playwright, sync_playwright
-from stack import Stack, running
+from playwright.sync_api import Browser, Page, Playwright, expect, sync_playwright
+
+from tests.browser.stack import Stack, running
 
 CHROMIUM = next((found for name in ("chromium", "chromium-browser", "google-chrome")
                  if (found := shutil.which(name))), None)  # fmt: skip
@@ -23,6 +24,9 @@ ARGUMENTS = [
     "--disable-sync",
 ]
 TIMEOUT_MS = 60_000
+"""A loaded machine is slow, not wrong; what has a budget measures it in the page."""
+
+expect.set_options(timeout=TIMEOUT_MS)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

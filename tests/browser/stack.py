@@ -17,7 +17,6 @@ from threading import Thread
 import httpx
 import uvicorn
 from sqlalchemy import Engine
-from story import iteration
 
 from backend.db.engine import make_engine
 from backend.db.ingest import write_iteration, write_log
@@ -28,6 +27,7 @@ from backend.main import create_app
 from backend.settings import Settings
 from backend.supervisor.postgres import EmbeddedPostgres
 from sero_core.config import RunConfig, parse_config
+from tests.browser.story import iteration
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 LEASE_S = 3600.0

@@ -7,8 +7,9 @@ import statistics
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
-from stack import Stack
-from story import ROOT, TAMPERED_ITERATION, XSS, XSS_ITERATION
+
+from tests.browser.stack import Stack
+from tests.browser.story import ROOT, TAMPERED_ITERATION, XSS, XSS_ITERATION
 
 BUDGET_MS = 100
 STEP_JS = """() => {

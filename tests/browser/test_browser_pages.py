@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from playwright.sync_api import Page, expect
-from stack import NUM_ITERATIONS, Stack
+
+from tests.browser.stack import NUM_ITERATIONS, Stack
 
 
 def test_the_runs_table_shows_every_run(page: Page) -> None:
@@ -51,7 +52,7 @@ def test_cancelling_asks_first(page: Page, stack: Stack) -> None:
 def test_branch_search_filters_and_keeps_them_in_the_url(page: Page, stack: Stack) -> None:
     page.goto(f"/branches?run={stack.sero}&policy=lost&from_iteration=1&to_iteration=4")
     expect(page.get_by_text("that match (36 in all)")).to_be_visible()
-    page.get_by_role("button", name="oracle failed: dead end").click()
+    page.get_by_text("oracle failed: dead end").click()
     expect(page.get_by_text("No branch matches the filters")).to_be_visible()
     page.wait_for_url("**outcome=dead_end**")
 
@@ -60,7 +61,7 @@ def test_compare_shows_differences_and_curves(page: Page, stack: Stack) -> None:
     page.goto(f"/compare?runs={stack.sero},{stack.grpo}")
     expect(page.get_by_role("heading", name="What differs")).to_be_visible()
     expect(page.get_by_test_id("stVegaLiteChart").nth(2)).to_be_visible()
-    expect(page.get_by_text("Seen panel in numbers")).to_be_visible()
+    expect(page.get_by_text("Seen panel in numbers", exact=True)).to_be_visible()
 
 
 def test_the_form_shows_field_errors_and_submits_once(page: Page) -> None:
