@@ -61,18 +61,17 @@ def check_compiler(which: Callable[[str], str | None], has_alfworld: bool) -> Fi
     """Two dependencies of alfworld are built from source, once."""
     if has_alfworld:
         return Finding(True, "no compiler needed, alfworld is installed")
-    missing = [
-        kind
-        for kind, names in (("C", ("cc", "gcc", "clang")), ("C++", ("c++", "g++", "clang++")))
-        if not any(which(name) for name in names)
-    ]
-    if which("make") is None:
-        missing.append("make")
+    tools = {
+        "a C compiler": ("cc", "gcc", "clang"),
+        "a C++ compiler": ("c++", "g++", "clang++"),
+        "make": ("make",),
+    }
+    missing = [tool for tool, names in tools.items() if not any(which(name) for name in names)]
     if missing:
         return Finding(
             False,
-            f"no {' and no '.join(missing)} compiler was found: two packages of alfworld are built "
-            "from source; install them, on Debian with `apt install build-essential`",
+            f"not found: {', '.join(missing)}; two packages of alfworld are built from source: "
+            "install what is missing, on Debian with `apt install build-essential`",
         )
     return Finding(True, "a C/C++ compiler is there")
 

@@ -82,21 +82,21 @@ class CommandService:
     def __init__(
         self, command: Command, is_ready: Callable[[int], bool], timeout_s: float = 60.0
     ) -> None:
-        self._command = command
+        self.command = command
         self._is_ready = is_ready
         self._timeout_s = timeout_s
         self._child: Child | None = None
 
     @property
     def name(self) -> str:
-        return self._command.name
+        return self.command.name
 
     @property
     def pid(self) -> int | None:
         return None if self._child is None else self._child.pid
 
     def launch(self) -> None:
-        self._child = Child(self._command)
+        self._child = Child(self.command)
 
     def wait_ready(self) -> None:
         """Errors: `ServiceError` with the end of the log when it ends or is late."""
@@ -110,11 +110,11 @@ class CommandService:
             if time.monotonic() > deadline:
                 raise ServiceError(
                     f"{self.name} was not ready after {self._timeout_s:.0f} s:\n"
-                    f"{tail(self._command.log)}"
+                    f"{tail(self.command.log)}"
                 )
             time.sleep(0.1)
         raise ServiceError(
-            f"{self.name} ended with status {child.returncode()}:\n{tail(self._command.log)}"
+            f"{self.name} ended with status {child.returncode()}:\n{tail(self.command.log)}"
         )
 
     def is_running(self) -> bool:
