@@ -185,7 +185,8 @@ def log(run: RunDetail) -> None:
         older = f" · {response.num_skipped:,} older lines left out" if response.num_skipped else ""
         st.markdown(f"**Log** · newest {len(response.lines)} lines{older}")
         lines = "\n".join(line.text for line in response.lines)
-        st.code(lines or "(nothing yet)", language=None, height=560)
+        with st.container(height=560, border=True, autoscroll=True):
+            st.code(lines or "(nothing yet)", language=None)
     with right:
         st.markdown("**Events**")
         events = ui.load(lambda: data.events(run.id), "the events").events

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import streamlit as st
 
+# The favicon lies here: a named icon would be fetched from a font server.
 ICON = """<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 24 24" fill="none"
  stroke="#1f78b4" stroke-width="2.6" stroke-linecap="round" stroke-linejoin="round">
  <path d="M3 17h6c6 0 5-10 12-10"/><path d="M17 3l4 4-4 4"/>
  <path d="M13 17h8" stroke="#d55e00" stroke-dasharray="1 4"/></svg>"""
-"""The favicon lies here: a named icon would be fetched from a font server."""
 
 st.set_page_config(page_title="SERO Lab", page_icon=ICON, layout="wide")
 

@@ -23,6 +23,8 @@ from backend.settings import Settings
 IMAGES = Path(__file__).resolve().parent.parent / "docs" / "images"
 ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars"]
 SETTLE_MS = 2500
+SETTLED = """() => ![...document.querySelectorAll('[data-testid=stSkeleton]')].some(
+  (node) => node.checkVisibility() && node.getBoundingClientRect().top < innerHeight)"""
 NUM_COMPARED = 4
 
 
@@ -111,7 +113,7 @@ def take(browser: Browser, base: str, shot: Shot, target: Path, width: int) -> N
     page.set_default_timeout(180_000)
     page.goto(base + shot.path, wait_until="domcontentloaded")
     page.locator("[data-testid=stMain] :is(h1, h2)").first.wait_for()
-    page.wait_for_function("!document.querySelector('[data-testid=stSkeleton]')")
+    page.wait_for_function(SETTLED)
     page.wait_for_timeout(SETTLE_MS)
     for text in shot.opened:
         page.get_by_test_id("stExpander").get_by_text(text, exact=True).click()

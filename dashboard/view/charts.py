@@ -58,7 +58,7 @@ def success(rollout: pd.DataFrame, evaluations: pd.DataFrame, height: int = 300)
 
     `rollout` as in `curves`; `evaluations` from `evaluation_frame`.
     """
-    order = ["training rollouts", "evaluation, seen", "evaluation, unseen"]
+    order = list(dict.fromkeys([*rollout["series"], *evaluations["series"]]))
     color = alt.Color(
         "series:N",
         title=None,
