@@ -66,7 +66,7 @@ def _body(
         names = [name for name, _ in section.variants]
         current = str(lookup(config, (*section.path, "name"), section.default_variant))
         st.selectbox(
-            section.title,
+            "which",
             names,
             index=names.index(current) if current in names else 0,
             key=f"cfg:{version}:{section.dotted}.name",
@@ -84,7 +84,11 @@ def _fields(
 ) -> None:
     shown = [field for field in fields if field.kind != "const"]
     for start in range(0, len(shown), COLUMNS):
-        for column, field in zip(st.columns(COLUMNS), shown[start : start + COLUMNS], strict=False):
+        for column, field in zip(
+            st.columns(COLUMNS, vertical_alignment="bottom"),
+            shown[start : start + COLUMNS],
+            strict=False,
+        ):
             with column:
                 _field(field, config, base, errors, version)
 

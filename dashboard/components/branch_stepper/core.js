@@ -20,6 +20,12 @@ function fmt(value, digits = 2) {
   return x.toFixed(digits).replace("-", "−");
 }
 
+/** Two decimals whatever the size: a column of numbers that are compared with each other. */
+function fmtLogprob(value) {
+  const x = num(value);
+  return Number.isFinite(x) ? x.toFixed(2).replace(/^-/, x > -0.005 ? "" : "−") : fmt(x);
+}
+
 /** Weights span orders of magnitude: two decimals from 0.1 up, three below, then powers of ten. */
 function fmtWeight(value) {
   return fmt(value, Math.abs(num(value)) >= 0.0995 ? 2 : 3);

@@ -67,7 +67,7 @@ function tokenChip(step, index, mode) {
   chip.append(el("span", "token-text", visible(step.tokens[index] ?? "?")));
   const prob = Math.exp(logprob);
   if (mode !== "off") {
-    const number = mode === "prob" ? `${fmt(100 * prob, prob < 0.1 ? 1 : 0)}%` : fmt(logprob);
+    const number = mode === "prob" ? `${fmt(100 * prob, prob < 0.1 ? 1 : 0)}%` : fmtLogprob(logprob);
     chip.append(el("span", "token-number", number));
     chip.style.setProperty("--heat", `${Math.round(62 * tokenHeat(logprob))}%`);
     if (step.scored[index] && logprob < -2) chip.classList.add("unlikely");
