@@ -1,0 +1,62 @@
+"""The optimizer's state survives the disk bit for bit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from sero_core.batch import build_batch, build_oracle_batch
+from sero_core.config import SeroConfig
+from sero_core.optimizer_state import load_optimizer, save_optimizer
+from sero_core.policy import Policy, load_policy, save_policy
+from sero_core.sections import OptimizerConfig, PolicyLoss
+from sero_core.types import SeroError
+from sero_core.update import make_optimizer, update
+from tests.support.tiny import tiny_policy
+from tests.unit.update.test_update import oracle_rows_of, rows_of
+
+OPTIM = OptimizerConfig(lr=1e-2, minibatch_rows=5)
+
+
+def train(policy: Policy, optimizer: torch.optim.AdamW, seed: int) -> dict[str, float]:
+    rows = build_batch(rows_of(tiny_policy()))
+    oracle = build_oracle_batch(oracle_rows_of())
+    return update(
+        policy,
+        optimizer,
+        rows,
+        oracle,
+        loss=PolicyLoss(kl_coef=0.0),
+        optim=OPTIM,
+        sero=SeroConfig(),
+        reference=None,
+        seed=seed,
+    )
+
+
+def test_training_goes_on_as_if_nothing_had_happened(tmp_path: Path) -> None:
+    """T23: N + save + load + N updates give the weights of 2N updates, bit for bit."""
+    straight = tiny_policy()
+    optimizer = make_optimizer(straight, OPTIM)
+    train(straight, optimizer, 0)
+    save_policy(straight, tmp_path)
+    save_optimizer(optimizer, tmp_path)
+    resumed = load_policy(str(tmp_path), device="cpu")
+    other = make_optimizer(resumed, OPTIM)
+    load_optimizer(other, tmp_path)
+    assert train(straight, optimizer, 1) == train(resumed, other, 1)
+    for name, value in straight.model.state_dict().items():
+        assert torch.equal(value, resumed.model.state_dict()[name]), name
+
+
+def test_state_of_other_parameters_is_refused(tmp_path: Path) -> None:
+    policy = tiny_policy()
+    optimizer = make_optimizer(policy, OPTIM)
+    train(policy, optimizer, 0)
+    save_optimizer(optimizer, tmp_path)
+    with pytest.raises(SeroError, match="other parameters"):
+        load_optimizer(make_optimizer(tiny_policy(num_hidden_layers=1), OPTIM), tmp_path)
+    with pytest.raises(SeroError, match="expected"):
+        load_optimizer(make_optimizer(tiny_policy(intermediate_size=48), OPTIM), tmp_path)
