@@ -67,6 +67,9 @@ def main() -> int:
     parser.add_argument("--json", type=Path, help="write the figures here")
     parser.add_argument("--data", type=Path, default=os.environ.get("SERO_DATA"))
     options = parser.parse_args()
+    # this script is itself called alfworld: its folder must not hide the stock engine's package
+    here = Path(__file__).resolve().parent
+    sys.path[:] = [entry for entry in sys.path if Path(entry).resolve() != here]
     with tempfile.TemporaryDirectory() as folder:
         figures = measure(Path(folder), options.data, is_quick=options.quick)
     report(figures)
@@ -86,9 +89,9 @@ def measure(folder: Path, data: Path | None, *, is_quick: bool) -> Figures:
     stock_load, stock_step = timed_play("reference", chosen, num_steps, cache)
     native_load, native_step = timed_play("native", chosen, num_steps, cache)
     snapshot, restore, replay = timed_restore(tasks, cache)
-    memory = memory_of_1000(tasks, cache)
     num_episodes = 1_000 if is_quick else 10_000
-    growth = growth_over_episodes(tasks, cache, num_episodes)
+    memory = in_new_process(memory_of_1000, tasks, cache, 1_000)
+    growth = in_new_process(growth_over_episodes, tasks, cache, num_episodes)
     ratio, wall_ratio = two_process_ratio(tasks, cache, 2_000 if is_quick else 20_000)
     return Figures(
         data=source,
@@ -158,11 +161,19 @@ def timed_restore(tasks: list[Task], cache: Path) -> tuple[float, float, float]:
     )
 
 
-def memory_of_1000(tasks: list[Task], cache: Path) -> float:
-    """MB that 1,000 live environments add once the games themselves are loaded, 40 steps deep."""
+def in_new_process(
+    measured: Callable[[list[Task], Path, int], float], tasks: list[Task], cache: Path, number: int
+) -> float:
+    """Memory is measured in a new process: elsewhere growth would hide in memory freed before."""
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        return pool.apply(measured, (tasks, cache, number))
+
+
+def memory_of_1000(tasks: list[Task], cache: Path, num_envs: int) -> float:
+    """MB that live environments add once the games themselves are loaded, 40 steps deep."""
     play(AlfworldEnv(cache_dir=cache), tasks, 1_000)
     before = resident_mb()
-    envs = [AlfworldEnv(cache_dir=cache) for _ in range(1_000)]
+    envs = [AlfworldEnv(cache_dir=cache) for _ in range(num_envs)]
     rng = random.Random(0)
     for index, env in enumerate(envs):
         observation = env.reset(tasks[index % len(tasks)])
@@ -174,7 +185,7 @@ def memory_of_1000(tasks: list[Task], cache: Path) -> float:
 def growth_over_episodes(tasks: list[Task], cache: Path, num_episodes: int) -> float:
     """MB that one environment gains over many episodes of ten steps."""
     env = AlfworldEnv(cache_dir=cache)
-    play(env, tasks, num_episodes)  # a tenth as warm-up
+    play(env, tasks, num_episodes)  # warm-up: a tenth of the episodes
     before = resident_mb()
     play(env, tasks, num_episodes * 10)
     return resident_mb() - before
