@@ -15,7 +15,13 @@ from typing import Any, cast
 
 import torch
 from torch import nn
-from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig, PreTrainedModel
+from transformers import (
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    GenerationConfig,
+    PreTrainedModel,
+    PreTrainedTokenizerFast,
+)
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 from transformers.utils import logging
 
@@ -103,11 +109,19 @@ def load_policy(
         local_files_only=True,
         trust_remote_code=False,
     )
-    tokenizer = AutoTokenizer.from_pretrained(
-        folder, local_files_only=True, trust_remote_code=False
-    )
-    cast(nn.Module, model).to(place)
-    return make_policy(cast(PreTrainedModel, model), tokenizer, _DTYPES[dtype])
+    return make_policy(cast(PreTrainedModel, model), load_tokenizer(folder), _DTYPES[dtype])
+
+
+def load_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
+    """The tokenizer of a policy folder, exactly as it was saved.
+
+    `AutoTokenizer` of transformers 5 picks the class by the model type and rebuilds the
+    pre-tokenizer of a Qwen2 model in place of the stored one, which changes the ids; so where there
+    is a `tokenizer.json` it is read as it is.
+    """
+    if (folder / "tokenizer.json").is_file():
+        return PreTrainedTokenizerFast.from_pretrained(folder, local_files_only=True)
+    return AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
 
 
 def make_policy(
