@@ -118,8 +118,8 @@ def run_warmstart(config: RunConfig, recipe: tuple[str, ...], out: Path, *, say:
     if out.exists() and any(out.iterdir()):
         raise SeroError(f"{out} is not empty; choose another --out folder")
     started = time.monotonic()
-    stages = [_warmstart_games(config, parsed, stage) for stage in range(len(parsed.noises))]
-    policy = warmstart(stages, config.prompt, parsed, say)
+    games = [_warmstart_games(config, parsed, stage) for stage in range(len(parsed.stages))]
+    policy = warmstart(games, config.prompt, parsed, say)
     save_policy(policy, out)
     say(f"trained in {time.monotonic() - started:.0f} s, saved to {out}")
     trainer = build_trainer(config, out)
@@ -134,7 +134,7 @@ def _warmstart_games(config: RunConfig, recipe: WarmstartConfig, stage: int) -> 
     games = config.env.games.model_copy(
         update={
             "seed": config.env.games.seed + 1_000 + stage,
-            "num_train": recipe.num_games[stage],
+            "num_train": recipe.stages[stage].num_games,
             "num_valid_seen": 1,
             "num_valid_unseen": 1,
         }

@@ -14,10 +14,10 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self, cast
+from typing import Literal, cast
 
 import torch
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 from torch.nn import functional
 from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
@@ -49,36 +49,39 @@ WORDS = Regex(r"[^\S\n]?[a-zA-Z]+|[^\S\n]?\d|\n|[^\S\n]?[^\s\w]+|[^\S\n]+|.")
 IDLE_ACTIONS = ("look", "inventory", "help", "examine")
 
 
+class Stage(BaseModel):
+    """One round of imitation. `noise` is the share of random actions among those executed."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    num_games: int = Field(ge=1, description="Generated training games")
+    noise: float = Field(ge=0, le=1, description="Share of random actions")
+    labels: Literal["oracle", "executed"] = Field(
+        description="Imitate what the oracle would do, or what was done, noise included"
+    )
+
+
 class WarmstartConfig(BaseModel):
     """The recipe of the demo policy; the defaults made the one that ships with the repository."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     seed: int = Field(default=7, ge=0)
-    num_games: tuple[int, ...] = Field(
-        default=(4000, 2500), min_length=1, description="Generated training games, stage by stage"
-    )
-    noises: tuple[float, ...] = Field(
-        default=(0.6, 0.2), min_length=1, description="Share of random actions, stage by stage"
+    stages: tuple[Stage, ...] = Field(
+        default=(
+            Stage(num_games=4500, noise=0.3, labels="oracle"),
+            Stage(num_games=400, noise=0.6, labels="executed"),
+        ),
+        min_length=1,
     )
     max_steps: int = Field(default=16, ge=1, description="Steps of a demonstration")
     hidden_size: int = Field(default=128, ge=16)
     num_layers: int = Field(default=4, ge=1)
     vocab_size: int = Field(default=640, ge=300, description="Tokenizer vocabulary")
     lr: float = Field(default=2e-3, gt=0)
-    batch_tokens: int = Field(default=6000, ge=256, description="Padded tokens per step")
-    num_epochs: int = Field(default=1, ge=1)
-    prompt_loss: float = Field(default=0.2, ge=0, description="Weight of prompt tokens in the loss")
+    batch_tokens: int = Field(default=1500, ge=256, description="Padded tokens per step")
+    prompt_loss: float = Field(default=0.5, ge=0, description="Weight of prompt tokens in the loss")
     num_threads: int = Field(default=1, ge=1)
-
-    @model_validator(mode="after")
-    def _same_stages(self) -> Self:
-        if len(self.noises) != len(self.num_games):
-            raise ValueError(
-                f"noises has {len(self.noises)} stages, num_games {len(self.num_games)}; "
-                "expected the same number"
-            )
-        return self
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,9 +95,9 @@ class Demonstration:
 
 
 def collect_demonstrations(
-    tasks: Sequence[Task], config: WarmstartConfig, noise: float
+    tasks: Sequence[Task], config: WarmstartConfig, stage: Stage
 ) -> list[Demonstration]:
-    """One half-random episode per task. The oracle is started afresh at every step it acts."""
+    """One half-random episode per task. The oracle is started afresh at every step."""
     env, oracle = AlfworldGame(), ExplorerOracle()()
     rows: list[Demonstration] = []
     for task in tasks:
@@ -104,13 +107,15 @@ def collect_demonstrations(
         past: list[PastStep] = []
         prefix: list[PrefixStep] = []
         while not observation.is_terminated and len(past) < config.max_steps:
-            action = _action(task, env, oracle, prefix, observation, rng, noise)
-            if action is None:
+            wanted = _oracle_action(oracle, Prefix(task, tuple(prefix), observation, env))
+            if wanted is None:
                 break
-            rows.append(Demonstration(goal, tuple(past), observation, action))
-            past.append(PastStep(observation.text, action))
-            prefix.append(PrefixStep(observation, action))
-            observation = env.step(action)
+            executed = wanted if rng.random() >= stage.noise else _random_action(observation, rng)
+            label = wanted if stage.labels == "oracle" else executed
+            rows.append(Demonstration(goal, tuple(past), observation, label))
+            past.append(PastStep(observation.text, executed))
+            prefix.append(PrefixStep(observation, executed))
+            observation = env.step(executed)
     return rows
 
 
@@ -144,26 +149,26 @@ def train_tokenizer(texts: Iterator[str], vocab_size: int) -> PreTrainedTokenize
 
 
 def warmstart(
-    stages: Sequence[Sequence[Task]],
+    games: Sequence[Sequence[Task]],
     prompt: PromptConfig,
     config: WarmstartConfig,
     report: Callable[[str], None],
 ) -> Policy:
     """Demonstrations, tokenizer, model, imitation. Returns the policy in memory.
 
-    `stages[i]` are the games of the stage with noise `config.noises[i]`; the tokenizer comes from
-    the first stage. `report` gets one line every few seconds (step, loss, tokens per second).
+    `games[i]` are the games of `config.stages[i]`; the tokenizer comes from the first stage.
+    `report` gets one line every few seconds (step, loss, tokens per second).
     """
     torch.set_num_threads(config.num_threads)
-    rows = collect_demonstrations(stages[0], config, config.noises[0])
+    rows = collect_demonstrations(games[0], config, config.stages[0])
     tokenizer = train_tokenizer(_texts(rows, prompt), config.vocab_size)
     with torch.random.fork_rng():
         torch.manual_seed(derive_seed(config.seed, "init"))
         model = Qwen2ForCausalLM(_architecture(config, tokenizer))
     policy = make_policy(model, tokenizer)
     imitate(policy, rows, prompt, config, report)
-    for tasks, noise in zip(stages[1:], config.noises[1:], strict=True):
-        rows = collect_demonstrations(tasks, config, noise)
+    for tasks, stage in zip(games[1:], config.stages[1:], strict=True):
+        rows = collect_demonstrations(tasks, config, stage)
         imitate(policy, rows, prompt, config, report)
     return policy
 
@@ -187,26 +192,17 @@ def imitate(
     policy.model.eval()
 
 
-def _action(
-    task: Task,
-    env: AlfworldGame,
-    oracle: Oracle,
-    prefix: list[PrefixStep],
-    observation: Observation,
-    rng: random.Random,
-    noise: float,
-) -> str | None:
-    """The executed action: random with probability `noise`, else the oracle's; None if it
-    gives up.
-    """
-    if rng.random() < noise:
-        moves = [a for a in observation.admissible if not a.startswith(IDLE_ACTIONS)]
-        return rng.choice(moves)
+def _oracle_action(oracle: Oracle, prefix: Prefix) -> str | None:
+    """What the oracle would do; None if it gives up."""
     try:
-        oracle.start(Prefix(task, tuple(prefix), observation, env))
-        return oracle.act(observation)
+        oracle.start(prefix)
+        return oracle.act(prefix.observation)
     except OracleError:
         return None
+
+
+def _random_action(observation: Observation, rng: random.Random) -> str:
+    return rng.choice([a for a in observation.admissible if not a.startswith(IDLE_ACTIONS)])
 
 
 def _texts(rows: Sequence[Demonstration], prompt: PromptConfig) -> Iterator[str]:
@@ -252,11 +248,7 @@ def _descend(
     report: Callable[[str], None],
 ) -> None:
     """AdamW with warm-up and cosine decay over length-bucketed batches in a seeded order."""
-    batches = [
-        batch
-        for epoch in range(config.num_epochs)
-        for batch in _batches(rows, config, derived_random(config.seed, "order", epoch))
-    ]
+    batches = _batches(rows, config, derived_random(config.seed, "order", len(rows)))
     optimizer = torch.optim.AdamW(
         model.parameters(), lr=config.lr, betas=(0.9, 0.98), weight_decay=0.01
     )
