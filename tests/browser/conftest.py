@@ -23,7 +23,7 @@ ARGUMENTS = [
     "--disable-component-update",
     "--disable-sync",
 ]
-TIMEOUT_MS = 60_000
+TIMEOUT_MS = 120_000
 """A loaded machine is slow, not wrong; what has a budget measures it in the page."""
 
 expect.set_options(timeout=TIMEOUT_MS)

@@ -70,7 +70,7 @@ def test_the_permalink_opens_the_same_step_in_a_fresh_browser(
     shown = page.locator(".stepper .pane.oracle").inner_text()
     with browser.new_context() as context:
         other = context.new_page()
-        other.set_default_timeout(60_000)
+        other.set_default_timeout(120_000)
         other.goto(page.url)
         expect(other.locator(".stepper .pane.oracle")).to_be_visible()
         assert other.locator(".stepper .pane.oracle").inner_text() == shown
