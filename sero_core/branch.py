@@ -11,8 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
 
-from sero_core.collect import Engine, EnvPool
+from sero_core.collect import Engine
 from sero_core.config import SeroConfig
+from sero_core.envs.vector import EnvPool
 from sero_core.prompts import PastStep, Prompt, PromptBuilder, RenderedAction, task_text
 from sero_core.reachability import StepWeight, reachability_weights
 from sero_core.types import (

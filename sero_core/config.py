@@ -139,8 +139,13 @@ class RunConfig(Part):
         return self
 
     def group_hash(self) -> str:
-        """SHA-256 (16 hex) of everything but name and seed: runs with equal hash differ in seed."""
-        data = self.model_dump(mode="json", exclude={"name", "seed"})
+        """SHA-256 (16 hex) of all that decides the records but the seed: runs with equal hash
+        differ in seed, name and the number of workers only.
+        """
+        data = self.model_dump(
+            mode="json",
+            exclude={"name": True, "seed": True, "env": {"num_workers", "worker_deadline_s"}},
+        )
         return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()[:16]
 
 

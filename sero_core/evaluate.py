@@ -6,14 +6,18 @@ No oracle exists here: this module has no import path to one, and a build check 
 from __future__ import annotations
 
 import hashlib
+import logging
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sero_core.collect import Collector, Sampling
-from sero_core.types import EvalResult, Evaluation, Task
+from sero_core.types import Episode, EvalResult, Evaluation, Task
+
+logger = logging.getLogger(__name__)
 
 CHUNK_TASKS = 128
+MAX_ATTEMPTS = 3
 Z_95 = 1.959963984540054
 
 
@@ -33,17 +37,18 @@ class Panel:
 def evaluate(
     collector: Collector, panel: Panel, *, sampling: Sampling, seed: int, iteration: int
 ) -> Evaluation:
-    """One episode per task. Sampling seeds depend on (seed, task) only, not on the iteration."""
+    """One episode per task. Sampling seeds depend on (seed, task) only, not on the iteration.
+
+    An episode that an environment worker lost is played again, with the same seeds; a task that is
+    lost every time is named in the log and missing from the table's counts.
+    """
     outcomes: list[tuple[str, str, bool, int]] = []
     for start in range(0, len(panel.tasks), CHUNK_TASKS):
         chunk = panel.tasks[start : start + CHUNK_TASKS]
-        groups = collector.collect(
-            chunk, group_size=1, sampling=sampling, seed=seed, prefix=f"eval{iteration}-"
-        )
-        for group in groups:
-            episode = group.episodes[0]
-            task = group.task
-            outcomes.append((task.task_id, task.task_type, episode.is_won, len(episode.steps)))
+        episodes = _play(collector, chunk, sampling, seed, f"eval{iteration}-")
+        for task in chunk:
+            if episode := episodes.get(task.task_id):
+                outcomes.append((task.task_id, task.task_type, episode.is_won, len(episode.steps)))
     return Evaluation(
         evaluation_id=f"{panel.name}-{iteration}",
         iteration=iteration,
@@ -52,6 +57,25 @@ def evaluate(
         results=summarize(panel.name, outcomes),
         outcomes=tuple(outcomes),
     )
+
+
+def _play(
+    collector: Collector, tasks: Sequence[Task], sampling: Sampling, seed: int, prefix: str
+) -> dict[str, Episode]:
+    """The episode of each task, by task id."""
+    episodes: dict[str, Episode] = {}
+    pending = list(tasks)
+    for _ in range(MAX_ATTEMPTS):
+        groups = collector.collect(
+            pending, group_size=1, sampling=sampling, seed=seed, prefix=prefix
+        )
+        episodes |= {group.task.task_id: group.episodes[0] for group in groups if group.episodes}
+        pending = [group.task for group in groups if not group.episodes]
+        if not pending:
+            break
+    for task in pending:
+        logger.warning("task %s was lost %d times: not evaluated", task.task_id, MAX_ATTEMPTS)
+    return episodes
 
 
 def summarize(panel: str, outcomes: Sequence[tuple[str, str, bool, int]]) -> tuple[EvalResult, ...]:

@@ -9,10 +9,16 @@ from sero_core.types import Branch, Evaluation, Group, Step
 
 
 def rollout_metrics(groups: Sequence[Group]) -> dict[str, float]:
-    """Success and format of the policy's own episodes. Oracle steps never count here."""
+    """Success and format of the policy's own episodes. Oracle steps never count here.
+
+    `rollout/lost_episodes` exists where an environment worker took some with it; no other number
+    counts them.
+    """
     episodes = [episode for group in groups for episode in group.episodes]
     steps = [step for episode in episodes for step in episode.steps]
-    return {
+    num_lost = sum(group.num_lost for group in groups)
+    lost = {"rollout/lost_episodes": float(num_lost)} if num_lost else {}
+    return lost | {
         "rollout/success": _mean([float(episode.is_won) for episode in episodes]),
         "rollout/reward": _mean([episode.reward for episode in episodes]),
         "rollout/steps": _mean([float(len(episode.steps)) for episode in episodes]),

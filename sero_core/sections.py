@@ -60,6 +60,18 @@ class AlfworldEnv(Part):
     task_types: tuple[TaskType, ...] = Field(
         default=TASK_TYPES, min_length=1, description="Task types to use"
     )
+    num_workers: int = Field(
+        default=0,
+        ge=0,
+        le=256,
+        description="Processes that step environments; 0 = the trainer's own. Same records",
+    )
+    worker_deadline_s: float = Field(
+        default=60.0,
+        ge=0.1,
+        le=3600,
+        description="Seconds for one reset or step in a worker; then it is killed and replaced",
+    )
 
 
 class PolicyConfig(Part):

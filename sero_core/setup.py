@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import torch
 
 from sero_core.branch import Brancher
-from sero_core.collect import Collector, EnvPool, Sampling
+from sero_core.collect import Collector, Sampling
 from sero_core.config import RunConfig
 from sero_core.engines.transformers import TransformersRuntime
 from sero_core.envs import load_tasks, make_env
+from sero_core.envs.vector import EnvPool, LocalEnvs, VectorEnv
+from sero_core.envs.workers import WorkerEnvs
 from sero_core.evaluate import Panel
 from sero_core.policy import Policy, clone_policy, load_policy
 from sero_core.prompts import PromptBuilder
@@ -35,6 +38,8 @@ class Trainer:
 
     def close(self) -> None:
         self.collector.envs.close()
+        if self.brancher is not None:
+            self.brancher.envs.close()
 
 
 def build_trainer(
@@ -54,14 +59,18 @@ def build_trainer(
             load_policy(config.policy.path, config.policy.dtype, config.policy.num_threads)
         )
     engine = TransformersRuntime(config.engine, policy)
-    envs = EnvPool(lambda: make_env(config.env))
+    make = partial(make_env, config.env)
+    pool = EnvPool(make)
+    envs: VectorEnv = LocalEnvs(pool)
+    if config.env.num_workers > 0:
+        envs = WorkerEnvs(make, config.env.num_workers, config.env.worker_deadline_s)
     builder = PromptBuilder(config.prompt, policy.tokenizer)
     collector = Collector(engine, envs, builder, config.rollout, check_stop)
     brancher = None
     if config.sero is not None:
         brancher = Brancher(
             engine=engine,
-            envs=envs,
+            envs=pool,
             builder=builder,
             oracle=config.sero.oracle(),
             config=config.sero,

@@ -185,10 +185,14 @@ class Episode:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Episodes of one task that are compared with each other."""
+    """Episodes of one task that are compared with each other.
+
+    `num_lost` counts members whose environment worker died; they are not in `episodes`.
+    """
 
     task: Task
     episodes: tuple[Episode, ...]
+    num_lost: int = 0
 
 
 @dataclass(frozen=True, slots=True)
