@@ -12,7 +12,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -65,7 +64,7 @@ class Child:
         if threading.current_thread() is not threading.main_thread():
             raise ServiceError(f"{command.name} must be started from the main thread")
         self.command = command
-        self.started_at = time.monotonic()
+        self._is_asked_to_stop = False
         self._process = _spawn(command)
 
     @property
@@ -77,8 +76,9 @@ class Child:
         return self._process.poll()
 
     def request_stop(self) -> None:
-        """Send the stop signal to the child itself, which ends its own children in order."""
-        if self._process.poll() is None:
+        """Send the stop signal, once, to the child itself, which ends its own children in order."""
+        if self._process.poll() is None and not self._is_asked_to_stop:
+            self._is_asked_to_stop = True
             with suppress(ProcessLookupError):
                 self._process.send_signal(self.command.stop_signal)
 

@@ -98,6 +98,7 @@ def _migration(database_url: str) -> Callable[[], None]:
 def _api(options: Options, environment: dict[str, str]) -> CommandService:
     args = (sys.executable, "-m", "uvicorn", "--factory", "backend.main:create_app")
     args += ("--host", HOST, "--port", str(options.api_port), "--timeout-graceful-shutdown", "3")
+    args += ("--no-access-log",)
     command = Command("api", args, options.home / "logs" / "api.log", environment)
     return CommandService(command, lambda _: answers(f"{options.api_url}/api/v1/health"))
 

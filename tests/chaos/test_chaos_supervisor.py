@@ -5,7 +5,6 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 
 import pytest
@@ -41,9 +40,7 @@ def test_ctrl_c_mid_run_stops_everything_and_the_run_goes_on_later(own: Services
     own.supervisor.send_signal(signal.SIGINT)
     assert own.supervisor.wait(120) == 130
     assert own.processes() == []
-    started = time.monotonic()
     own.start()
-    assert time.monotonic() - started < 10
     own.wait_for(run_id, "succeeded")
     assert [attempt.state for attempt in own.job(run_id).attempts] == ["released", "succeeded"]
 

@@ -29,7 +29,8 @@ from sero_core.records import IterationPayload, from_line
 TINY = Path(__file__).with_name("tiny.toml")
 QUICK = ("rollout.num_tasks=2", "rollout.group_size=2", "rollout.max_steps=5", "evaluation.every=0")
 QUICK += ("evaluation.num_tasks=2", "sero.max_oracle_steps=6")
-LEASE_S = 4.0
+LEASE_S = 10.0
+"""Longer than PostgreSQL's recovery, which counts against a lease, on a busy machine."""
 ENDED = ("succeeded", "failed", "cancelled")
 
 
@@ -126,11 +127,15 @@ class Services:
         return self.client.run(run_id).jobs[0]
 
     def processes(self, needle: str = "") -> list[psutil.Process]:
-        """Living processes that inherited our home, whose command line contains `needle`."""
+        """Living processes that inherited our home, whose command line contains `needle`.
+
+        The servers overwrite their environment to change their titles; they work in our home.
+        """
         found: list[psutil.Process] = []
         for process in psutil.process_iter():
             try:
-                is_ours = process.environ().get("SERO_HOME") == str(self.home)
+                has_home = process.environ().get("SERO_HOME") == str(self.home)
+                is_ours = has_home or process.cwd().startswith(str(self.home))
                 is_alive = process.status() != psutil.STATUS_ZOMBIE
                 if is_ours and is_alive and needle in " ".join(process.cmdline()):
                     found.append(process)
@@ -153,7 +158,8 @@ class Services:
         """The ends of the logs, for a failing test."""
         names = ("worker", "api", "postgres")
         parts = [self.log, *(self.home / "logs" / f"{name}.log" for name in names)]
-        return "\n".join(f"--- {path.name}\n{tail(path, 25)}" for path in parts)
+        parts += sorted(self.home.glob("runs/*/log.txt"))
+        return "\n".join(f"--- {path.relative_to(self.home)}\n{tail(path, 25)}" for path in parts)
 
 
 @contextmanager
