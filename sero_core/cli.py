@@ -142,6 +142,23 @@ def generate(
         generate_games(out, seed, difficulty, counts, say=_say)
 
 
+@data_app.command("alfworld")
+def alfworld(
+    root: Annotated[
+        Path | None,
+        typer.Option(help="Data folder; default: $ALFWORLD_DATA, else ~/.cache/alfworld"),
+    ] = None,
+    archive: Annotated[
+        Path | None, typer.Option("--from", help="Archive (zip or tar) instead of a download")
+    ] = None,
+) -> None:
+    """Get ALFWorld's official games; checks their number and contents. Nothing half-done stays."""
+    from sero_core.commands_data import get_alfworld
+
+    with _clear_errors():
+        get_alfworld(root, archive, say=_say)
+
+
 @data_app.command("compile")
 def compile_games(
     folder: Annotated[Path, typer.Argument(help="Folder with game.tw-pddl files below it")],

@@ -12,7 +12,7 @@ from typing import Final
 
 from sero_core.envs.alfworld.cache import GAME_FILE
 from sero_core.envs.alfworld.compiler import content_hash
-from sero_core.types import Task
+from sero_core.types import SeroError, Task
 
 logger = logging.getLogger(__name__)
 
@@ -25,10 +25,12 @@ TASK_TYPES: Final = (
     "pick_two_obj_and_place",
 )
 SPLITS: Final = ("train", "valid_seen", "valid_unseen")
-_RELEASE_FOLDER: Final = "json_2.1.1"
+RELEASE_FOLDER: Final = "json_2.1.1"
+MARKS: Final = (GAME_FILE, "traj_data.json")
+"""The files of a trial folder that are read."""
 
 
-class DataError(ValueError):
+class DataError(SeroError, ValueError):
     """The data folder cannot be used as it is; the message says what to do."""
 
 
@@ -72,7 +74,7 @@ def scan(
     wanted = frozenset(task_types if task_types is not None else TASK_TYPES)
     tasks: list[Task] = []
     skipped: Counter[str] = Counter()
-    trials = sorted({path.parent for name in _MARKS for path in folder.glob(f"*/*/{name}")})
+    trials = sorted({path.parent for name in MARKS for path in folder.glob(f"*/*/{name}")})
     for trial in sorted(trials, key=lambda path: _task_id(split, path)):
         if limit is not None and len(tasks) >= limit:
             break
@@ -86,19 +88,16 @@ def scan(
     return Listing(tuple(tasks), dict(skipped))
 
 
-_MARKS: Final = (GAME_FILE, "traj_data.json")
-
-
 def split_folder(data_root: Path, split: str) -> Path:
     """The folder of a split, from a root with or without `json_2.1.1`."""
-    for folder in (data_root / _RELEASE_FOLDER / split, data_root / split):
+    for folder in (data_root / RELEASE_FOLDER / split, data_root / split):
         if folder.is_dir():
             return folder
     if not data_root.is_dir():
         raise DataError(f"the ALFWorld data folder {data_root} does not exist")
     there = sorted(path.name for path in data_root.iterdir())[:5]
     raise DataError(
-        f"no split {split!r} in {data_root}: expected {_RELEASE_FOLDER}/{split} or {split} "
+        f"no split {split!r} in {data_root}: expected {RELEASE_FOLDER}/{split} or {split} "
         f"below it, found {there}"
     )
 
