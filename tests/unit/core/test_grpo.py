@@ -28,6 +28,23 @@ def test_t08_statistics_are_per_episode_whatever_their_length() -> None:
     assert got == [[5.0, 5.0], [-5.0]]
 
 
+def test_t08_row_statistics_weigh_long_episodes_more() -> None:
+    got = advantages([10, 0], [2, 1], normalize_std=False, statistics="rows")
+    assert got[0] == pytest.approx([10 / 3, 10 / 3])
+    assert got[1] == pytest.approx([-20 / 3])
+
+
+@given(
+    st.lists(st.tuples(st.floats(-10, 10), st.integers(1, 9)), min_size=2, max_size=8),
+    st.booleans(),
+)
+def test_row_advantages_sum_to_zero(group: list[tuple[float, int]], normalize: bool) -> None:
+    rewards, lengths = [r for r, _ in group], [n for _, n in group]
+    got = advantages(rewards, lengths, statistics="rows", normalize_std=normalize)
+    flat = np.concatenate([np.array(values) for values in got])
+    assert abs(flat.sum()) < 1e-6 * max(1.0, np.abs(flat).max()) * len(flat)
+
+
 def test_t06_one_equal_or_not_finite_means_zero() -> None:
     assert advantages([1.0]) == [[0.0]]
     assert advantages([0.0, 0.0, 0.0]) == [[0.0]] * 3
