@@ -15,9 +15,9 @@ class GRPO(BaseModel):
     """A_i = (R_i - mean_g) / (std_g + eps), the same value on every step of episode i.
 
     R_i is the episode's summed reward (task reward minus format penalties). Statistics are in
-    float64, std with ddof 1, over the group's episodes (`statistics = "episodes"`, the textbook form)
-    or over its rows, one per step (`"rows"`): then long episodes weigh more in mean and std, and the
-    advantages of all rows sum to zero, which a token-mean loss needs for a push without bias. A group
+    float64, std with ddof 1, over the group's episodes (`statistics = "episodes"`, the textbook
+    form) or over its rows, one per step (`"rows"`): then long episodes weigh more in mean and std,
+    and the advantages of all rows sum to zero, so that a token-mean loss has no net push. A group
     of one episode, of equal rewards or with a non-finite reward has advantage 0.
     """
 
