@@ -38,6 +38,7 @@ class Caretaker:
         self._engine = make_engine(settings.database_url, pool_size=1, name="sero caretaker")
         self._ended = threading.Event()
         self._is_registered = False
+        self._is_stopping = False
 
     def start(self, on_ready: Callable[[], object]) -> None:
         """Begin in a thread; `on_ready` is called once the worker is registered."""
@@ -45,6 +46,10 @@ class Caretaker:
             target=self._work, args=(on_ready,), name="caretaker", daemon=True
         )
         self._thread.start()
+
+    def stop_waking(self) -> None:
+        """The worker takes no more jobs: go on with the heartbeat only. Safe in a signal handler."""
+        self._is_stopping = True
 
     def stop(self) -> None:
         """End the thread and say that the worker stopped, if the database still answers."""
@@ -72,7 +77,8 @@ class Caretaker:
                     was_registered = self._show_up(connection)
                 if not was_registered:
                     on_ready()
-                self._look_after_jobs(min_age_s=2 * period_s if was_registered else 0.0)
+                if not self._is_stopping:
+                    self._look_after_jobs(min_age_s=2 * period_s if was_registered else 0.0)
             except AWAY as error:
                 log.warning("the database is away: %s", error.args[0])
             except BrokerError as error:

@@ -121,6 +121,8 @@ def _ask_job_to_stop(**_: object) -> None:
     folder = worker_dir(settings, os.environ[WORKER_ID])
     folder.mkdir(parents=True, exist_ok=True)
     (folder / STOP_FILE).touch()
+    if _State.caretaker is not None:
+        _State.caretaker.stop_waking()
 
 
 @worker_shutdown.connect

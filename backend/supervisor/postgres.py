@@ -68,19 +68,20 @@ class EmbeddedPostgres:
         """True while the server process lives; a killed one is reaped and counts as gone."""
         return self._child is not None and self._child.returncode() is None
 
-    def start(self, timeout_s: float = 60.0) -> None:
+    def start(self, timeout_s: float = 120.0) -> None:
         """Create the cluster if there is none, start the server and wait until it answers.
 
-        Recovers after `kill -9`. Errors: `ServiceError` with the end of the log.
+        Recovers after `kill -9`. `timeout_s` is for the start, not for making the cluster, which
+        waits for the disk. Errors: `ServiceError` with the end of the log.
         """
         if self.is_running():
             return
-        deadline = time.monotonic() + timeout_s
         bin_dir = _usable_bin_dir(find_bin_dir(), self._account)
         private_dir(self._root, self._account)
         private_dir(self.socket_dir, self._account)
         if not (self.data_dir / "PG_VERSION").exists():
             self._create_cluster(bin_dir)
+        deadline = time.monotonic() + timeout_s
         self._clear_stale_pid_file(deadline)
         while not self._try_start(bin_dir, deadline):
             time.sleep(0.2)

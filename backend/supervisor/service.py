@@ -80,7 +80,7 @@ class CommandService:
     """A command that is ready once `is_ready(pid)` says so."""
 
     def __init__(
-        self, command: Command, is_ready: Callable[[int], bool], timeout_s: float = 60.0
+        self, command: Command, is_ready: Callable[[int], bool], timeout_s: float = 120.0
     ) -> None:
         self.command = command
         self._is_ready = is_ready

@@ -22,7 +22,7 @@ from backend.client import ApiError, SeroClient
 from backend.db.engine import make_engine
 from backend.schemas import JobInfo, RunDetail, SubmitRequest
 from backend.supervisor.postgres import EmbeddedPostgres
-from backend.supervisor.process import tail
+from backend.supervisor.process import die_with_parent, tail
 from sero_core.config import load_config
 from sero_core.records import IterationPayload, from_line
 
@@ -57,14 +57,18 @@ class Services:
         before = self.log.stat().st_size if self.log.exists() else 0
         with self.log.open("ab") as output:
             self.supervisor = subprocess.Popen(
-                args, stdout=output, stderr=output, env=environment(self.home)
+                args,
+                stdout=output,
+                stderr=output,
+                env=environment(self.home),
+                preexec_fn=die_with_parent(signal.SIGTERM),  # an aborted test leaves nothing
             )
 
         def is_up() -> bool:
             assert self.supervisor.poll() is None, self.report()
             return b"logs: " in self.log.read_bytes()[before:]
 
-        until(is_up, 90, self.report)
+        until(is_up, 300, self.report)
         return self.supervisor
 
     def close(self) -> None:
@@ -100,7 +104,7 @@ class Services:
                 return None
             raise
 
-    def wait_for(self, run_id: int, *statuses: str, timeout_s: float = 240) -> RunDetail:
+    def wait_for(self, run_id: int, *statuses: str, timeout_s: float = 400) -> RunDetail:
         """Wait for a status; fails at once when the run ends in another one."""
         found: list[RunDetail] = []
 
@@ -116,7 +120,7 @@ class Services:
         until(is_there, timeout_s, self.report)
         return found[0]
 
-    def wait_for_iteration(self, run_id: int, iteration: int, timeout_s: float = 180) -> None:
+    def wait_for_iteration(self, run_id: int, iteration: int, timeout_s: float = 300) -> None:
         def is_there() -> bool:
             run = self.run(run_id)
             return run is not None and run.iteration is not None and run.iteration >= iteration
