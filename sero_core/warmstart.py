@@ -70,7 +70,8 @@ class WarmstartConfig(BaseModel):
     stages: tuple[Stage, ...] = Field(
         default=(
             Stage(num_games=4500, noise=0.3, labels="oracle"),
-            Stage(num_games=400, noise=0.3, labels="executed"),
+            Stage(num_games=4000, noise=0.2, labels="oracle"),
+            Stage(num_games=500, noise=0.5, labels="executed"),
         ),
         min_length=1,
     )
