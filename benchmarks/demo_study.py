@@ -31,9 +31,10 @@ def main() -> None:
     parser.add_argument("--configs", nargs="+", default=["grpo_demo", "sero_demo"])
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
     parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--report", action="store_true", help="only read what is in --out")
     parser.add_argument("--set", nargs="*", default=[], dest="overrides")
     args = parser.parse_args()
-    jobs = [(config, seed) for seed in args.seeds for config in args.configs]
+    jobs = [] if args.report else [(config, seed) for seed in args.seeds for config in args.configs]
     with ThreadPoolExecutor(args.workers) as pool:
         list(pool.map(lambda job: run(args.out, *job, args.overrides), jobs))
     report(args.out, args.configs, args.seeds)
@@ -69,9 +70,7 @@ def report(out: Path, configs: list[str], seeds: list[int]) -> None:
     print("|---|---|---|---|---|---|")
     for config in configs:
         for panel in PANELS:
-            for iteration in sorted(
-                {r.iteration for r in records[config, seeds[0]] if r.evaluations}
-            ):
+            for iteration in evaluated([records[config, seed] for seed in seeds]):
                 rates = [rate(records[config, seed], iteration, panel) for seed in seeds]
                 spread = statistics.stdev(rates) if len(rates) > 1 else 0.0
                 each = " / ".join(f"{value:.1f}" for value in rates)
@@ -82,6 +81,11 @@ def report(out: Path, configs: list[str], seeds: list[int]) -> None:
         print(f"- {config}: {describe(records, config, seeds)}")
 
 
+def evaluated(runs: list[list[IterationPayload]]) -> list[int]:
+    """Iterations at which every run has an evaluation."""
+    return sorted(set.intersection(*({r.iteration for r in run if r.evaluations} for run in runs)))
+
+
 def rate(records: list[IterationPayload], iteration: int, panel: str) -> float:
     """Success in percent at an evaluation."""
     return 100 * next(r.metrics[f"eval/{panel}"] for r in records if r.iteration == iteration)
@@ -90,9 +94,10 @@ def rate(records: list[IterationPayload], iteration: int, panel: str) -> float:
 def describe(
     records: dict[tuple[str, int], list[IterationPayload]], config: str, seeds: list[int]
 ) -> str:
+    last_iteration = evaluated([records[config, seed] for seed in seeds])[-1]
     minutes, steps, oracle = [], [], []
     for seed in seeds:
-        run_records = records[config, seed]
+        run_records = [r for r in records[config, seed] if r.iteration <= last_iteration]
         minutes.append(
             sum(
                 r.metrics.get("time/iteration_s", r.metrics.get("time/eval_s", 0.0))
@@ -105,7 +110,7 @@ def describe(
         oracle.append(last["progress/oracle_steps"])
     group = load_config(ROOT / f"configs/{config}.toml").group_hash()
     return (
-        f"{statistics.mean(minutes):.1f} min a run on one core, "
+        f"{statistics.mean(minutes):.1f} min to iteration {last_iteration} on one core, "
         f"{statistics.mean(steps):.0f} policy steps and {statistics.mean(oracle):.0f} oracle steps "
         f"(config {group})"
     )
