@@ -1,7 +1,9 @@
-"""Success of every oracle by depth and task type, from states that random steps reached.
+"""Success of every oracle by depth and task type, from states of random walks or of a policy.
 
-Run: python benchmarks/oracles.py [--data ROOT] [--split valid_seen] [--games 60] [--json FILE]
-Without --data (or $SERO_DATA) it plays generated games of difficulty `large`.
+Run: python benchmarks/oracles.py [--policy demo] [--data ROOT] [--games 60] [--json FILE]
+Without --data (or $SERO_DATA) it plays generated games of difficulty `large`. With --policy the
+prefixes are a policy's own episodes (sampled at temperature 1 with the prompt of --config);
+without, random walks. An episode that ended before a depth has no state there.
 
 A state counts as reachable when the planner has a plan from it. `won`: share of reachable states
 from which the oracle won within the step limit; `extra`: mean number of actions beyond the shortest
@@ -14,23 +16,33 @@ import argparse
 import json
 import os
 import random
+import sys
 import tempfile
 import time
 from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from pydantic import TypeAdapter
 
+from sero_core.collect import Collector, Sampling
+from sero_core.config import load_config
+from sero_core.engines.transformers import TransformersRuntime
 from sero_core.envs.alfworld.env import AlfworldEnv
 from sero_core.envs.alfworld.generator import generate
 from sero_core.envs.alfworld.plan import State, plan
 from sero_core.envs.alfworld.tasks import list_tasks
+from sero_core.envs.vector import EnvPool, LocalEnvs
 from sero_core.oracles import OracleConfig
 from sero_core.oracles.goal import goal_from_file
-from sero_core.types import DeadEnd, Observation, OracleError, Prefix, PrefixStep, Task
+from sero_core.policy import load_policy
+from sero_core.prompts import PromptBuilder
+from sero_core.types import DeadEnd, Episode, Observation, OracleError, Prefix, PrefixStep, Task
 
 DEPTHS = (0, 3, 10, 25, 40)
+Reach = Callable[[AlfworldEnv, Task, int], Prefix | None]
+"""Brings the environment to a state of the task, so many steps deep; None if there is none."""
 
 
 @dataclass
@@ -59,42 +71,102 @@ def main() -> None:
     parser.add_argument("--depths", nargs="+", type=int, default=DEPTHS)
     parser.add_argument("--limit", type=int, default=50)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--policy", default="", help="policy folder, or `demo`")
+    parser.add_argument("--config", type=Path, default=Path("configs/sero_demo.toml"))
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
+    # benchmarks/alfworld.py must not hide the package alfworld, which handcoded needs
+    here = Path(__file__).resolve().parent
+    sys.path[:] = [entry for entry in sys.path if Path(entry).resolve() != here]
     with tempfile.TemporaryDirectory() as folder:
         root = Path(args.data) if args.data else Path(folder)
         if not args.data:
             generate(root, seed=7, difficulty=args.difficulty, counts={args.split: args.games})
         tasks = list(list_tasks(root, args.split))
         random.Random(args.seed).shuffle(tasks)
-        tallies = measure(tasks[: args.games], args)
+        tasks = tasks[: args.games]
+        reach: Reach = RandomWalks(args.seed)
+        if args.policy:
+            reach = policy_walks(args.policy, args.config, tasks, max(args.depths), args.seed)
+        tallies = measure(tasks, args, reach)
     report(tallies, args.json)
 
 
-def measure(tasks: list[Task], args: argparse.Namespace) -> dict[tuple[str, str, int], Tally]:
+def measure(
+    tasks: list[Task], args: argparse.Namespace, reach: Reach
+) -> dict[tuple[str, str, int], Tally]:
     env = AlfworldEnv()
     tallies: dict[tuple[str, str, int], Tally] = defaultdict(Tally)
     for task in tasks:
         for depth in args.depths:
             for name in args.oracles:
-                prefix = walk(env, task, depth, f"{args.seed}|{task.task_id}|{depth}")
+                prefix = reach(env, task, depth)
                 if prefix is not None:
                     play(name, prefix, tallies[name, task.task_type, depth], args.limit)
     return tallies
 
 
-def walk(env: AlfworldEnv, task: Task, depth: int, seed: str) -> Prefix | None:
-    """`depth` random steps, nonsense included; None when they happen to win."""
-    rng = random.Random(seed)
-    observation = env.reset(task)
-    steps: list[PrefixStep] = []
-    for _ in range(depth):
-        action = pick(rng, observation.admissible)
-        steps.append(PrefixStep(observation, action))
-        observation = env.step(action)
-        if observation.is_won:
+@dataclass(frozen=True)
+class RandomWalks:
+    """Random steps, nonsense included; None when they happen to win."""
+
+    seed: int
+
+    def __call__(self, env: AlfworldEnv, task: Task, depth: int) -> Prefix | None:
+        rng = random.Random(f"{self.seed}|{task.task_id}|{depth}")
+        observation = env.reset(task)
+        steps: list[PrefixStep] = []
+        for _ in range(depth):
+            action = pick(rng, observation.admissible)
+            steps.append(PrefixStep(observation, action))
+            observation = env.step(action)
+            if observation.is_won:
+                return None
+        return Prefix(task, tuple(steps), observation, env)
+
+
+@dataclass(frozen=True)
+class PolicyWalks:
+    """One episode of the policy per task; its state at a depth is restored, which checks it."""
+
+    episodes: dict[str, Episode]
+
+    def __call__(self, env: AlfworldEnv, task: Task, depth: int) -> Prefix | None:
+        episode = self.episodes[task.task_id]
+        if depth >= len(episode.steps):
             return None
-    return Prefix(task, tuple(steps), observation, env)
+        env.reset(task)
+        observation = env.restore(episode.steps[depth].snapshot)
+        steps = tuple(PrefixStep(s.observation, s.action) for s in episode.steps[:depth])
+        return Prefix(task, steps, observation, env)
+
+
+def policy_walks(
+    path: str, config_path: Path, tasks: list[Task], depth: int, seed: int
+) -> PolicyWalks:
+    """Roll the policy out, at most `depth` + 1 steps per task, and say how it did."""
+    config = load_config(config_path)
+    policy = load_policy(path, config.policy.dtype, config.policy.num_threads)
+    collector = Collector(
+        TransformersRuntime(config.engine, policy),
+        LocalEnvs(EnvPool(AlfworldEnv)),
+        PromptBuilder(config.prompt, policy.tokenizer),
+        config.rollout.model_copy(update={"max_steps": depth + 1}),
+    )
+    groups = collector.collect(
+        tasks,
+        group_size=1,
+        sampling=Sampling(1.0, config.sampling.max_new_tokens),
+        seed=seed,
+        prefix="walk-",
+    )
+    episodes = {group.task.task_id: group.episodes[0] for group in groups}
+    steps = [step for episode in episodes.values() for step in episode.steps]
+    won = sum(episode.is_won for episode in episodes.values())
+    admissible = sum(step.is_admissible for step in steps) / len(steps)
+    print(f"policy {path}: {won} of {len(episodes)} episodes won, {admissible:.0%} of "
+          f"{len(steps)} actions admissible")  # fmt: skip
+    return PolicyWalks(episodes)
 
 
 def pick(rng: random.Random, admissible: tuple[str, ...]) -> str:

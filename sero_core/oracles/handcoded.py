@@ -23,7 +23,7 @@ from pydantic import BaseModel, ConfigDict
 
 from sero_core.envs.alfworld.plan import LIGHT, Goal
 from sero_core.oracles.goal import goal_from_file
-from sero_core.types import Environment, Observation, Oracle, OracleError, Prefix
+from sero_core.types import Environment, Observation, Oracle, OracleError, Prefix, SeroError
 
 MAX_EXPERT_STEPS = 10_000
 """The expert's own limit; whoever runs the oracle limits the steps."""
@@ -135,7 +135,9 @@ def _make_agent(goal: Goal) -> ExpertAgent:
     try:
         module = import_module("alfworld.agents.expert")
     except ModuleNotFoundError as error:
-        raise OracleError(f"the expert needs alfworld==0.4.2: {error}") from error
+        raise SeroError(  # the setup's fault, not the state's: no branch could ever succeed
+            f"oracle handcoded needs alfworld==0.4.2, extra `alfworld`: {error}"
+        ) from error
     agent = cast("Callable[..., ExpertAgent]", module.HandCodedTWAgent)(max_steps=MAX_EXPERT_STEPS)
     is_light = goal.task_type == LIGHT
     params = {
