@@ -41,9 +41,9 @@ def unpack(archive: Path, folder: Path, wanted: Collection[str]) -> int:
                 shutil.copyfileobj(stream, file)
             count += 1
     except _BROKEN as error:
+        reason = str(error).splitlines()[0].rstrip(":") if str(error) else type(error).__name__
         raise DataError(
-            f"archive {archive} cannot be read to its end ({type(error).__name__}: {error}); "
-            "is the download complete?"
+            f"archive {archive} cannot be read to its end: {reason}; is the download complete?"
         ) from error
     return count
 
