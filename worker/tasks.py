@@ -10,7 +10,6 @@ import sys
 import threading
 from collections.abc import Generator
 from contextlib import contextmanager
-from pathlib import Path
 from types import FrameType
 
 from celery.signals import worker_init, worker_ready, worker_shutdown, worker_shutting_down
@@ -21,18 +20,11 @@ from backend.settings import Settings
 from worker.app import RUN_JOB, app
 from worker.caretaker import Caretaker
 from worker.child import run_job
+from worker.notes import Notes
 from worker.retry import in_transaction
 
 WORKER_ID = "SERO_WORKER_ID"
-READY_FILE = "ready"
-STOP_FILE = "stop"
 log = logging.getLogger(__name__)
-
-
-def worker_dir(settings: Settings, worker_id: str) -> Path:
-    """Where a worker and its pool process leave notes: `ready` holds its number, `stop` asks it to
-    end its job."""
-    return settings.home / "workers" / worker_id
 
 
 @app.task(name=RUN_JOB)  # pyright: ignore[reportUntypedFunctionDecorator]
@@ -43,13 +35,13 @@ def run_next_jobs(job_id: int) -> None:
     """
     settings = Settings.from_env()
     worker_id = os.environ[WORKER_ID]
-    stop_file = worker_dir(settings, worker_id) / STOP_FILE
+    notes = Notes(settings.home, worker_id)
     engine = make_engine(settings.database_url, pool_size=4, name=f"sero worker {worker_id}")
     try:
-        with _termination() as is_terminated:
+        with notes.busy(), _termination() as is_terminated:
 
             def is_stopping() -> bool:
-                return is_terminated.is_set() or stop_file.exists()
+                return is_terminated.is_set() or notes.is_asked_to_stop()
 
             log.debug("woken up for job %d", job_id)
             while not is_stopping():
@@ -106,31 +98,18 @@ def _name_worker(**_: object) -> None:
 
 @worker_ready.connect
 def _start_caretaker(**_: object) -> None:
-    settings = Settings.from_env()
-    worker_id = os.environ[WORKER_ID]
-    folder = worker_dir(settings, worker_id)
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / STOP_FILE).unlink(missing_ok=True)
-    _State.caretaker = Caretaker(app, settings, worker_id)
-    _State.caretaker.start(lambda: (folder / READY_FILE).write_text(f"{os.getpid()}\n"))
+    settings, worker_id = Settings.from_env(), os.environ[WORKER_ID]
+    _State.caretaker = Caretaker(app, settings, worker_id, Notes(settings.home, worker_id))
+    _State.caretaker.start()
 
 
 @worker_shutting_down.connect
 def _ask_job_to_stop(**_: object) -> None:
-    settings = Settings.from_env()
-    folder = worker_dir(settings, os.environ[WORKER_ID])
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / STOP_FILE).touch()
     if _State.caretaker is not None:
-        _State.caretaker.stop_waking()
+        _State.caretaker.prepare_stop()
 
 
 @worker_shutdown.connect
 def _stop_caretaker(**_: object) -> None:
     if _State.caretaker is not None:
         _State.caretaker.stop()
-    folder = worker_dir(Settings.from_env(), os.environ[WORKER_ID])
-    for name in (READY_FILE, STOP_FILE):
-        (folder / name).unlink(missing_ok=True)
-    if folder.exists():
-        folder.rmdir()
