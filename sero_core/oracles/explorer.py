@@ -178,11 +178,18 @@ def _fetchable(belief: Belief, goal: Goal) -> list[tuple[str, str]]:
 
 
 def _best_parent(belief: Belief, goal: Goal, parents: list[str]) -> str:
-    """The parent that needs least: most targets inside already (two objects), then the nearest."""
+    """The parent that needs least: most targets inside already (two objects), then the nearest.
+
+    With two objects and an empty hand the farthest instead: the next thing is to fetch one from
+    another parent, and walking there must not turn that one into the goal.
+    """
 
     def key(name: str) -> tuple[int, int]:
+        if goal.task_type != TWO:
+            return 0, _distance(belief, name)
         inside = sum(kind_of(o) == goal.target for o in belief.contents[name])
-        return (-inside if goal.task_type == TWO else 0, _distance(belief, name))
+        sign = -1 if belief.held is None else 1
+        return -inside, sign * _distance(belief, name)
 
     return min(parents, key=key) if parents else ""
 

@@ -147,3 +147,34 @@ def test_the_belief_reads_states_and_natural_order() -> None:
     assert belief.marks == {("cool", "mug 1")}
     belief.update(seen("This is a hot and clean egg 1."))
     assert belief.marks == {("cool", "mug 1"), ("hot", "egg 1"), ("clean", "egg 1")}
+
+
+def test_two_targets_in_two_parents_end_in_one_of_them() -> None:
+    """A half-trained policy leaves one object in each: do not walk to and fro between them."""
+    text = INTRO.replace("put some book on shelf", "find two book and put them in drawer")
+    walks = [*GOING]
+    in_2 = "take book 1 from drawer 2"
+    views = {
+        "drawer 2": seen(
+            "You arrive at drawer 2. The drawer 2 is open. In it, you see a book 1.",
+            *walks, "close drawer 2", "examine drawer 2", in_2,
+        ),
+        "drawer 10": seen(
+            "You arrive at drawer 10. The drawer 10 is open. In it, you see a book 2.",
+            *walks, "close drawer 10", "examine drawer 10", "take book 2 from drawer 10",
+        ),
+    }  # fmt: skip
+    for here, other in (("drawer 2", "drawer 10"), ("drawer 10", "drawer 2")):
+        oracle = ExplorerOracle()()
+        oracle.start(prefix_of(seen(text, *walks), views[other], views[here]))
+        action = oracle.act(views[here])
+        assert action.startswith("take book")
+        assert action.endswith(here)
+        at_bed = seen(
+            "You arrive at bed 1. On the bed 1, you see nothing.", "examine bed 1", *walks
+        )
+        oracle.start(prefix_of(seen(text, *walks), views[other], views[here], at_bed))
+        first = oracle.act(at_bed)
+        assert first in ("go to drawer 2", "go to drawer 10")
+        reached = views[first.removeprefix("go to ")]
+        assert oracle.act(reached).startswith("take book")
