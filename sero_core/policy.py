@@ -25,7 +25,6 @@ from transformers import (
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 from transformers.utils import logging
 
-from sero_core.forward import hidden_at, supports
 from sero_core.types import SeroError
 
 DEMO_POLICY = Path(__file__).parent / "demo_policy"
@@ -182,26 +181,11 @@ def logits_at(
 
     Rows are right-padded: with causal attention and natural positions no padding is ever visible to
     a real token, so there is no mask. The output projection runs on the asked positions only.
-    `row_N` ascends.
     """
     with policy.autocast():
-        if supports(policy.model):
-            hidden_NH = _written_hidden(policy, input_ids_BL, row_N, position_N)
-        else:
-            output = policy.body(input_ids=input_ids_BL, use_cache=False)
-            hidden_NH = output.last_hidden_state[row_N, position_N]
-    return policy.head(hidden_NH.float()).float()
-
-
-def _written_hidden(
-    policy: Policy, input_ids_BL: torch.Tensor, row_N: torch.Tensor, position_N: torch.Tensor
-) -> torch.Tensor:
-    """Hidden states (N, H) through `forward.py`: the N places as a (B, A) block with gaps."""
-    count_B = torch.bincount(row_N, minlength=len(input_ids_BL))
-    place_N = torch.arange(len(row_N), device=row_N.device) - (count_B.cumsum(0) - count_B)[row_N]
-    position_BA = position_N.new_zeros((len(input_ids_BL), int(count_B.max())))
-    position_BA[row_N, place_N] = position_N
-    return hidden_at(policy.model, input_ids_BL, position_BA)[row_N, place_N]
+        output = policy.body(input_ids=input_ids_BL, use_cache=False)
+    hidden_NH = output.last_hidden_state[row_N, position_N].float()
+    return policy.head(hidden_NH).float()
 
 
 def log_softmax_at(

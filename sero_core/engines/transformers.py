@@ -1,8 +1,9 @@
 """Batched generation and scoring with a transformers model in the trainer's own process.
 
-Prompts are right-padded, never left-padded: with causal attention and natural positions a row
-cannot see padding, neither while prompts are read nor later (correctness.md T18). Its tokens depend
-on its own prompt and seed alone.
+Prompts are right-padded for the prefill (pure causal attention, natural positions), so the cache
+has holes between a short prompt and its first answer token; while decoding the holes are masked and
+positions continue from the row's own length. A row never sees padding (correctness.md T18), and its
+tokens depend on its prompt and seed alone.
 """
 
 from __future__ import annotations
@@ -11,31 +12,31 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
+import numpy as np
 import torch
+from transformers import DynamicCache
 
 from sero_core.batch import microbatches, pad
 from sero_core.engines.sampling import choose, seed_words, uniforms
-from sero_core.engines.sessions import Session, open_session
 from sero_core.policy import Policy, log_softmax_at, logits_at
 from sero_core.types import Completion, SeroError
 
 if TYPE_CHECKING:
     from sero_core.config import TransformersEngine
 
-SCORE_TOKENS = {"cpu": 4096, "cuda": 65_536}
+SCORE_TOKENS = 8192
 """Padded tokens per forward pass of `score`."""
-
-KEEP_SHARE = 0.75
-"""Finished rows are dropped once the rows still being written are at most this share."""
 
 
 @dataclass(slots=True)
-class _Answer:
-    """What one row has written so far."""
+class _Rows:
+    """The rows of one generation batch that are still being written."""
 
-    token_ids: list[int]
-    logprobs: list[float]
-    is_finished: bool = False
+    index: list[int]
+    lens_B: torch.Tensor
+    words: np.ndarray
+    mask_BK: torch.Tensor
+    cache: DynamicCache
 
 
 class TransformersRuntime:
@@ -103,8 +104,7 @@ class TransformersRuntime:
         lengths = [len(row) for row in ids]
         scores: list[tuple[float, ...]] = [()] * len(prompts)
         scored = [index for index, completion in enumerate(completions) if completion]
-        budget = SCORE_TOKENS.get(self._policy.device.type, 4096)
-        for rows in microbatches(lengths, scored, budget):
+        for rows in microbatches(lengths, scored, SCORE_TOKENS):
             padded = pad(
                 [ids[row] for row in rows], [len(prompts[row]) for row in rows], self._policy.device
             )
@@ -130,51 +130,84 @@ def _generate(
     max_new_tokens: int,
     seeds: Sequence[int],
 ) -> list[Completion]:
-    """Prompts are sorted by length; equal prompts are read once."""
-    answers = [_Answer([], []) for _ in prompts]
-    writing, words = answers, seed_words(seeds)
-    session = open_session(policy, max_new_tokens)
-    hidden_BH = _start(session, prompts, policy.device)
+    tokens: list[list[int]] = [[] for _ in prompts]
+    logprobs: list[list[float]] = [[] for _ in prompts]
+    stops = set(policy.stop_ids)
+    rows, hidden_BH = _prefill(policy, prompts, seeds)
     for step in range(max_new_tokens):
-        token_B, logprob_B = choose(_logits(policy, hidden_BH), temperature, uniforms(words, step))
+        logits_BV = policy.head(hidden_BH.float()).float()
+        token_B, logprob_B = choose(logits_BV, temperature, uniforms(rows.words, step))
         alive: list[int] = []
-        sampled = zip(writing, token_B.tolist(), logprob_B.tolist(), strict=True)
-        for place, (answer, token, logprob) in enumerate(sampled):
-            if not answer.is_finished:
-                answer.token_ids.append(token)
-                answer.logprobs.append(logprob)
-                answer.is_finished = token in policy.stop_ids
-            if not answer.is_finished:
+        sampled = cast(list[int], token_B.tolist())
+        for place, (token, logprob) in enumerate(zip(sampled, logprob_B.tolist(), strict=True)):
+            index = rows.index[place]
+            if tokens[index] and tokens[index][-1] in stops:
+                continue
+            tokens[index].append(token)
+            logprobs[index].append(logprob)
+            if token not in stops:
                 alive.append(place)
         if not alive or step == max_new_tokens - 1:
             break
-        if len(alive) <= KEEP_SHARE * len(writing):
-            kept = torch.tensor(alive, device=token_B.device)
-            session.select(kept)
-            writing, words = [writing[place] for place in alive], words[alive]
-            token_B = token_B[kept]
-        hidden_BH = session.advance(token_B)
-    return [_completion(policy, answer) for answer in answers]
+        if 2 * len(alive) <= len(rows.index):
+            _keep(rows, alive)
+            token_B = token_B[torch.tensor(alive, device=token_B.device)]
+        hidden_BH = _decode(policy, rows, token_B)
+    return [
+        _completion(policy, ids, values, stops)
+        for ids, values in zip(tokens, logprobs, strict=True)
+    ]
 
 
-def _start(
-    session: Session, prompts: Sequence[tuple[int, ...]], device: torch.device
-) -> torch.Tensor:
+def _prefill(
+    policy: Policy, prompts: Sequence[tuple[int, ...]], seeds: Sequence[int]
+) -> tuple[_Rows, torch.Tensor]:
+    """Run each distinct prompt once; returns the rows and their last hidden states (B, H)."""
     distinct = list(dict.fromkeys(prompts))
-    hidden_BH = session.start(distinct)
-    if len(distinct) == len(prompts):
-        return hidden_BH
     place = {prompt: index for index, prompt in enumerate(distinct)}
-    source_B = torch.tensor([place[prompt] for prompt in prompts], device=device)
-    session.select(source_B)
-    return hidden_BH[source_B]
+    ids_BL = torch.nn.utils.rnn.pad_sequence(
+        [torch.tensor(prompt) for prompt in distinct], batch_first=True
+    ).to(policy.device)
+    lens_B = torch.tensor([len(prompt) for prompt in distinct], device=policy.device)
+    cache = DynamicCache()
+    with policy.autocast():
+        output = policy.body(input_ids=ids_BL, cache=cache, use_cache=True)
+    hidden_BH = output.last_hidden_state[torch.arange(len(distinct)), lens_B - 1]
+    if len(distinct) < len(prompts):
+        source = torch.tensor([place[prompt] for prompt in prompts], device=policy.device)
+        cache.batch_select_indices(source)
+        hidden_BH, lens_B = hidden_BH[source], lens_B[source]
+    mask_BK = torch.arange(ids_BL.shape[1], device=policy.device)[None, :] < lens_B[:, None]
+    return _Rows(list(range(len(prompts))), lens_B, seed_words(seeds), mask_BK, cache), hidden_BH
 
 
-def _logits(policy: Policy, hidden_BH: torch.Tensor) -> torch.Tensor:
-    return policy.head(hidden_BH.float()).float()
+def _decode(policy: Policy, rows: _Rows, token_B: torch.Tensor) -> torch.Tensor:
+    """Append one token to every row; returns the new hidden states (B, H)."""
+    rows.mask_BK = torch.cat([rows.mask_BK, torch.ones_like(rows.mask_BK[:, :1])], dim=1)
+    with policy.autocast():
+        output = policy.body(
+            input_ids=token_B[:, None],
+            attention_mask=rows.mask_BK[:, None, None, :],
+            position_ids=rows.lens_B[:, None],
+            cache=rows.cache,
+            use_cache=True,
+        )
+    rows.lens_B = rows.lens_B + 1
+    return output.last_hidden_state[:, 0]
 
 
-def _completion(policy: Policy, answer: _Answer) -> Completion:
-    ids = answer.token_ids if not answer.is_finished else answer.token_ids[:-1]
-    text = cast(str, policy.tokenizer.decode(ids, skip_special_tokens=False))
-    return Completion(tuple(answer.token_ids), tuple(answer.logprobs), text, not answer.is_finished)
+def _keep(rows: _Rows, alive: list[int]) -> None:
+    """Drop finished rows; worth its copy once half of them are finished."""
+    kept = torch.tensor(alive, device=rows.lens_B.device)
+    rows.index = [rows.index[place] for place in alive]
+    rows.words = rows.words[alive]
+    rows.lens_B, rows.mask_BK = rows.lens_B[kept], rows.mask_BK[kept]
+    rows.cache.batch_select_indices(kept)
+
+
+def _completion(
+    policy: Policy, ids: list[int], logprobs: list[float], stops: set[int]
+) -> Completion:
+    is_truncated = ids[-1] not in stops
+    text = policy.tokenizer.decode(ids if is_truncated else ids[:-1], skip_special_tokens=False)
+    return Completion(tuple(ids), tuple(logprobs), cast(str, text), is_truncated)
