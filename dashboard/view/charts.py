@@ -21,7 +21,7 @@ def curves(
     *,
     y_title: str,
     x_title: str = "iteration",
-    y_format: str = "~g",
+    y_format: str = ".6~g",
     height: int = 230,
     is_rate: bool = False,
     legend: bool = True,
