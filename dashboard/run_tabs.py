@@ -94,7 +94,7 @@ def _chart(
         return
     st.markdown(f"**{title}**")
     several = frame["series"].nunique() > 1
-    y_format = charts.RATE if is_rate else "~g"
+    y_format = charts.RATE if is_rate else ".6~g"
     chart = charts.curves(frame, y_title="", y_format=y_format, is_rate=is_rate, legend=several)
     st.altair_chart(chart, alt=f"{title} over iterations")
 

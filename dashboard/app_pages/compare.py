@@ -95,7 +95,7 @@ def _curves(response: CompareResponse) -> None:
                     frame,
                     y_title="",
                     x_title=series.X_AXES[x],
-                    y_format=charts.RATE if is_rate else "~g",
+                    y_format=charts.RATE if is_rate else ".6~g",
                     is_rate=is_rate,
                     height=270,
                     order=list(responses),
