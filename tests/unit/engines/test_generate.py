@@ -232,3 +232,19 @@ def test_wrong_arguments_are_named(policy: Policy) -> None:
         runtime.score([(3,)], [(4,)], temperature=0.0)
     assert runtime.generate([], temperature=1.0, max_new_tokens=1, seeds=[]) == []
     assert runtime.score([], []) == []
+
+
+def test_bfloat16_runs_the_forward_pass_in_bfloat16_only() -> None:
+    """T19: parameters and log-probabilities stay float32; sampler and scorer stay close."""
+    exact = tiny_policy(scale=4.0)
+    policy = make_policy(exact.model, exact.tokenizer, torch.bfloat16)
+    prompts = prompts_of(8)
+    runtime = engine(policy)
+    done = runtime.generate(prompts, temperature=1.0, max_new_tokens=6, seeds=range(8))
+    scores = runtime.score(prompts, [c.token_ids for c in done])
+    full = engine(exact).score(prompts, [c.token_ids for c in done])
+    for completion, score, reference in zip(done, scores, full, strict=True):
+        assert completion.logprobs == pytest.approx(score, abs=0.1)
+        assert score == pytest.approx(reference, abs=0.1)
+    assert scores != full
+    assert all(parameter.dtype == torch.float32 for parameter in policy.model.parameters())
