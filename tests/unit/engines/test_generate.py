@@ -11,7 +11,7 @@ import torch
 from transformers import GPT2Config, GPT2LMHeadModel
 
 from sero_core.engines.sampling import seed_words, uniforms
-from sero_core.engines.transformers import TransformersRuntime
+from sero_core.engines.transformers import FORWARD_TOKENS, TransformersRuntime
 from sero_core.policy import Policy, make_policy
 from sero_core.sections import TransformersEngine
 from sero_core.types import SeroError
@@ -152,6 +152,21 @@ def test_padding_and_positions(make: type[Policy]) -> None:
         assert got.logprobs == pytest.approx(alone.logprobs, abs=1e-5)
         scores = runtime.score(batch, [got.token_ids] * len(batch))[0]
         assert scores == pytest.approx(alone.logprobs, abs=1e-5)
+
+
+def test_prompts_are_read_in_several_passes(
+    policy: Policy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One pass or a pass per prompt: the same tokens, the same log-probabilities."""
+    prompts = [*prompts_of(9), prompts_of(9)[3]]
+    arguments = {"temperature": 1.0, "max_new_tokens": MAX_NEW, "seeds": range(10)}
+    whole = engine(policy).generate(prompts, **arguments)
+    for budget in (1, 40):
+        monkeypatch.setitem(FORWARD_TOKENS, "cpu", budget)
+        parts = engine(policy).generate(prompts, **arguments)
+        for left, right in zip(whole, parts, strict=True):
+            assert left.token_ids == right.token_ids
+            assert left.logprobs == pytest.approx(right.logprobs, abs=1e-5)
 
 
 def test_stop_tokens_and_truncation(policy: Policy) -> None:

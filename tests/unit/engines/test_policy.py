@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from transformers import Qwen2Config, Qwen2ForCausalLM
 
 from sero_core.policy import (
     PolicyError,
@@ -46,6 +47,23 @@ def test_folders_that_cannot_be_used(tmp_path: Path) -> None:
         load_policy("demo", "float16")
     with pytest.raises(PolicyError, match=r"no model\*\.safetensors"):
         weights_hash(tmp_path)
+
+
+def test_sliding_windows_are_refused() -> None:
+    """The engine's masks know full attention only; a window would be dropped without a word."""
+    config = Qwen2Config(
+        vocab_size=61,
+        hidden_size=16,
+        intermediate_size=16,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        num_key_value_heads=1,
+        use_sliding_window=True,
+        sliding_window=4,
+        max_window_layers=1,
+    )
+    with pytest.raises(PolicyError, match="sliding_attention"):
+        make_policy(Qwen2ForCausalLM(config), tiny_tokenizer())
 
 
 def test_a_clone_is_frozen_and_has_its_own_parameters() -> None:
