@@ -129,8 +129,8 @@ def make_policy(
 ) -> Policy:
     """Wrap a model that is already in memory: eval mode, stop ids, and a check of its logits.
 
-    Errors: `PolicyError` if logits are not `head(body(ids))` (scaled or capped logits), or if a layer
-    does not attend to the whole past (sliding windows, recurrent layers).
+    Errors: `PolicyError` if logits are not `head(body(ids))` (scaled or capped logits), or if a
+    layer does not attend to the whole past (sliding windows, recurrent layers).
     """
     layers = set(getattr(model.config, "layer_types", None) or ["full_attention"])
     if layers != {"full_attention"}:

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from sero_core.config import TransformersEngine
 
 FORWARD_TOKENS = {"cpu": 1024, "cuda": 65_536}
-"""Padded tokens per forward pass over prompts. On a CPU small passes stay in its cache: scoring rows
-of 190 tokens with a model of 0.8 M parameters took 1.5 times as long at 8,192."""
+"""Padded tokens per forward pass over prompts. On a CPU small passes stay in its cache: scoring
+rows of 190 tokens with a model of 0.8 M parameters took 1.5 times as long at 8,192."""
 
 
 @dataclass(slots=True)
