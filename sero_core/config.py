@@ -60,7 +60,7 @@ __all__ = [
 
 
 class RootRule(Part):
-    """Which visited states become branch roots (methods, section 1.3)."""
+    """Which visited states become branch roots (docs/methods.md, Choices)."""
 
     rule: Literal["disagree", "uniform", "failed_only", "first_divergence", "stratified"] = Field(
         default="disagree", description="disagree: steps where the oracle acts differently"

@@ -2,7 +2,7 @@
 
 Folders hold `config.json`, safetensors and a fast tokenizer. Nothing is downloaded and nothing is
 unpickled. The model stays in eval mode, in training too, so the sampled and the trained
-log-probabilities come from the same function (correctness.md T12).
+log-probabilities come from the same function (docs/correctness.md T12).
 """
 
 from __future__ import annotations

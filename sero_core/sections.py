@@ -85,7 +85,7 @@ class PolicyConfig(Part):
 
 
 class PromptConfig(Part):
-    """How a state becomes a prompt (docs/prompts.md)."""
+    """How a state becomes a prompt (docs/methods.md, Prompts)."""
 
     name: Literal["terse", "standard"] = Field(
         default="standard",

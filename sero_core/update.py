@@ -1,8 +1,8 @@
 """One update: clipped policy gradient on the policy rows, then the oracle rows in their own steps.
 
 Losses are sums; this is the only place that divides, by the count of the whole minibatch. How a
-minibatch is cut into microbatches therefore changes nothing (correctness.md T16), and oracle rows
-never enter the denominator of the policy loss (S6).
+minibatch is cut into microbatches therefore changes nothing (docs/correctness.md T16), and oracle
+rows never enter the denominator of the policy loss (S6).
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 Prompts are right-padded for the prefill (pure causal attention, natural positions), so the cache
 has holes between a short prompt and its first answer token; while decoding the holes are masked and
-positions continue from the row's own length. A row never sees padding (correctness.md T18), and its
-tokens depend on its prompt and seed alone.
+positions continue from the row's own length. A row never sees padding (docs/correctness.md T18),
+and its tokens depend on its prompt and seed alone.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ def oracle_loss(
     scored tokens of row b, at least one. `weights_B` (B,) are constants: w_0 = 1, w_k =
     prod_{j<k} c_j under the frozen behavior policy. Z is sum_b w_b or the number of rows.
     Metrics: `nll`, the sum over rows of the unweighted mean -log pi.
-    Errors: `SeroError` if the weights carry a gradient (correctness.md S3).
+    Errors: `SeroError` if the weights carry a gradient (docs/correctness.md S3).
     """
     if weights_B.requires_grad:
         raise SeroError("oracle weights must be constants, got a tensor that requires a gradient")
