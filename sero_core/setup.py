@@ -17,10 +17,10 @@ from sero_core.envs import load_tasks, make_env
 from sero_core.envs.vector import EnvPool, LocalEnvs, VectorEnv
 from sero_core.envs.workers import WorkerEnvs
 from sero_core.evaluate import Panel
+from sero_core.optimizer_steps import make_optimizer
 from sero_core.policy import Policy, clone_policy, load_policy
 from sero_core.prompts import PromptBuilder
 from sero_core.types import SeroError, Task
-from sero_core.update import make_optimizer
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,26 +8,20 @@ rows never enter the denominator of the policy loss (S6).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 
 from sero_core.batch import Batch, OracleBatch, microbatches, pad
-from sero_core.losses.oracle import oracle_loss
 from sero_core.losses.policy import clipped_surrogate, entropy, k3
+from sero_core.optimizer_steps import minibatches, optimizer_step, zero_grad
 from sero_core.policy import Policy, log_softmax_at, logits_at
 from sero_core.types import SeroError
+from sero_core.update_oracle import update_oracle_rows
 
 if TYPE_CHECKING:
     from sero_core.config import OptimizerConfig, PolicyLoss, SeroConfig
-
-
-def make_optimizer(policy: Policy, config: OptimizerConfig) -> torch.optim.AdamW:
-    """AdamW over all parameters of the policy, betas (0.9, 0.999), constant learning rate."""
-    return torch.optim.AdamW(
-        policy.model.named_parameters(), lr=config.lr, weight_decay=config.weight_decay
-    )
 
 
 def update(
@@ -66,7 +60,7 @@ def update(
     generator = np.random.default_rng(seed)
     metrics = _update_policy_rows(policy, optimizer, batch, loss, optim, reference, generator)
     if oracle_batch is not None and sero is not None:
-        metrics |= _update_oracle_rows(policy, optimizer, oracle_batch, sero, optim, generator)
+        metrics |= update_oracle_rows(policy, optimizer, oracle_batch, sero, optim, generator)
     return metrics
 
 
@@ -82,15 +76,15 @@ def _update_policy_rows(
     totals: dict[str, float] = {}
     ratio_first_max = 0.0
     norms: list[float] = []
-    for number, rows in enumerate(_minibatches(len(batch), optim.minibatch_rows, generator)):
+    for number, rows in enumerate(minibatches(len(batch), optim.minibatch_rows, generator)):
         count = sum(int(batch.masks[row].sum()) for row in rows)
         if count == 0:
             continue
-        _zero_grad(optimizer)
+        zero_grad(optimizer)
         sums = accumulate_policy_gradient(
             policy, batch, rows, count, loss, optim.microbatch_tokens, reference
         )
-        norms.append(_step(policy, optimizer, optim.max_grad_norm))
+        norms.append(optimizer_step(policy, optimizer, optim.max_grad_norm))
         ratio = sums.pop("ratio_max")
         ratio_first_max = ratio if number == 0 else ratio_first_max
         for key, value in sums.items():
@@ -180,95 +174,3 @@ def _policy_microbatch(
     sums["clipped"] += surrogate.metrics["clipped"]
     sums["ratio_max"] = max(sums["ratio_max"], surrogate.metrics["ratio_max"])
     return total
-
-
-def _update_oracle_rows(
-    policy: Policy,
-    optimizer: torch.optim.AdamW,
-    batch: OracleBatch,
-    sero: SeroConfig,
-    optim: OptimizerConfig,
-    generator: np.random.Generator,
-) -> dict[str, float]:
-    total, counts = 0.0, 0.0
-    norms: list[float] = []
-    for rows in _minibatches(len(batch), sero.minibatch_rows, generator):
-        weights = batch.weights[rows]
-        count = float(weights.sum()) if sero.normalizer == "sum_weights" else float(len(rows))
-        if not bool((weights > 0).any()):
-            continue
-        _zero_grad(optimizer)
-        scale = sero.oracle_coef / count
-        with torch.set_grad_enabled(sero.oracle_coef > 0):
-            total += accumulate_oracle_gradient(
-                policy, batch, rows, sero.normalizer, scale, optim.microbatch_tokens
-            )
-        counts += count
-        if sero.oracle_coef > 0:
-            norms.append(_step(policy, optimizer, optim.max_grad_norm))
-    return {
-        "sero/oracle_loss": total / counts if counts else 0.0,
-        "sero/grad_norm": float(np.mean(norms)) if norms else 0.0,
-    }
-
-
-def accumulate_oracle_gradient(
-    policy: Policy,
-    batch: OracleBatch,
-    rows: Sequence[int],
-    normalizer: Literal["sum_weights", "rows"],
-    scale: float,
-    microbatch_tokens: int,
-) -> float:
-    """Add the gradient of `scale` * sum w * nll of these rows to `grad`; returns that sum.
-
-    `scale` is oracle_coef / Z with Z of the whole minibatch. Rows of weight 0 are not computed.
-    Without gradient mode (coefficient 0) only the sum is returned.
-    """
-    total = 0.0
-    lengths = [len(ids) for ids in batch.input_ids]
-    rows = [row for row in rows if float(batch.weights[row]) > 0]
-    for group in microbatches(lengths, rows, microbatch_tokens):
-        padded = pad(
-            [batch.input_ids[row] for row in group],
-            [batch.prompt_lens[row] for row in group],
-            policy.device,
-        )
-        logits_NV = logits_at(policy, padded.input_ids_BL, padded.row_N, padded.position_N)
-        part = oracle_loss(
-            log_softmax_at(logits_NV, padded.target_N, torch.ones_like(logits_NV[:, 0])),
-            torch.cat([batch.scored[row] for row in group]).to(policy.device),
-            padded.row_N,
-            batch.weights[list(group)].to(policy.device),
-            normalizer=normalizer,
-        )
-        if part.sum.requires_grad:
-            (part.sum * scale).backward()
-        total += float(part.sum.detach())
-    return total
-
-
-def _minibatches(
-    num_rows: int, minibatch_rows: int, generator: np.random.Generator
-) -> list[list[int]]:
-    order = [int(row) for row in generator.permutation(num_rows)]
-    return [order[start : start + minibatch_rows] for start in range(0, num_rows, minibatch_rows)]
-
-
-def _zero_grad(optimizer: torch.optim.AdamW) -> None:
-    """Gradients become zeros, not None: a minibatch without signal is still one optimizer step."""
-    for group in optimizer.param_groups:
-        for parameter in group["params"]:
-            if parameter.grad is None:
-                parameter.grad = torch.zeros_like(parameter)
-            else:
-                parameter.grad.zero_()
-
-
-def _step(policy: Policy, optimizer: torch.optim.AdamW, max_grad_norm: float) -> float:
-    """Clip, check, step; returns the norm before clipping."""
-    norm = float(torch.nn.utils.clip_grad_norm_(policy.model.parameters(), max_grad_norm))
-    if not np.isfinite(norm):
-        raise SeroError(f"gradient norm is {norm}, expected a finite number; weights unchanged")
-    optimizer.step()
-    return norm

@@ -10,10 +10,11 @@ import torch
 from sero_core.batch import build_batch, build_oracle_batch
 from sero_core.config import SeroConfig
 from sero_core.optimizer_state import load_optimizer, save_optimizer
+from sero_core.optimizer_steps import make_optimizer
 from sero_core.policy import Policy, load_policy, save_policy
 from sero_core.sections import OptimizerConfig, PolicyLoss
 from sero_core.types import SeroError
-from sero_core.update import make_optimizer, update
+from sero_core.update import update
 from tests.support.tiny import tiny_policy
 from tests.unit.update.test_update import oracle_rows_of, rows_of
 

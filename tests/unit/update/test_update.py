@@ -19,15 +19,15 @@ from sero_core.batch import (
 )
 from sero_core.config import SeroConfig
 from sero_core.engines.transformers import TransformersRuntime
+from sero_core.optimizer_steps import make_optimizer
 from sero_core.policy import Policy, PolicyError, clone_policy
 from sero_core.sections import OptimizerConfig, PolicyLoss, TransformersEngine
 from sero_core.types import SeroError
 from sero_core.update import (
-    accumulate_oracle_gradient,
     accumulate_policy_gradient,
-    make_optimizer,
     update,
 )
+from sero_core.update_oracle import accumulate_oracle_gradient
 from tests.support.tiny import VOCAB, tiny_policy
 
 PLAIN = PolicyLoss(kl_coef=0.0)
