@@ -42,8 +42,15 @@ test: $(STAMP) format lint types imports ## everything; needs no service, starts
 	$(BIN)/pytest -n 2 --dist loadgroup tests/unit tests/contracts tests/golden tests/service
 	$(BIN)/pytest tests/e2e tests/chaos tests/browser
 
-parity-alfworld: $(STAMP) ## native against stock engine on every game below $$SERO_DATA
-	$(BIN)/python -m sero_core.envs.alfworld.parity "$${SERO_DATA:?set SERO_DATA to the folder that holds json_2.1.1}"
+# Games: $$SERO_DATA, else the official release, unpacked from an archive beside the checkout or downloaded.
+ALFWORLD_ARCHIVE ?= $(wildcard ../shared/data/alfworld_json_2.1.1_*.tar.xz)
+.sero/alfworld/json_2.1.1: | $(STAMP)
+	$(BIN)/sero data alfworld --root .sero/alfworld $(if $(ALFWORLD_ARCHIVE),--from $(ALFWORLD_ARCHIVE))
+
+parity-alfworld: $(STAMP) $(if $(SERO_DATA),,.sero/alfworld/json_2.1.1) ## native against stock engine on every game, resumable
+	@mkdir -p .sero
+	$(BIN)/python -m sero_core.envs.alfworld.parity $(or $(SERO_DATA),.sero/alfworld) \
+		--workers $(shell nproc) --resume .sero/parity-alfworld.jsonl
 
 screenshots: $(STAMP) ## pictures of every page of the dashboard that runs now
 	$(BIN)/python scripts/screenshots.py

@@ -92,7 +92,7 @@ def measure(folder: Path, data: Path | None, *, is_quick: bool) -> Figures:
     num_episodes = 1_000 if is_quick else 10_000
     memory = in_new_process(memory_of_1000, tasks, cache, 1_000)
     growth = in_new_process(growth_over_episodes, tasks, cache, num_episodes)
-    ratio, wall_ratio = two_process_ratio(tasks, cache, 2_000 if is_quick else 20_000)
+    ratio, wall_ratio = two_process_ratio(tasks, cache, 2_000 if is_quick else 60_000)
     return Figures(
         data=source,
         num_games=len(chosen),
