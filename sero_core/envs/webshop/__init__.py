@@ -1,0 +1,1 @@
+"""WebShop: one immutable shop per machine, an immutable state per episode, a pure step."""
