@@ -24,13 +24,14 @@ class BatchError(SeroError):
 class PolicyRow:
     """One step of the policy.
 
-    `old_logprobs` are the behavior policy's, one per token of `token_ids`, at `temperature` (> 0).
-    `mask` drops single tokens from the loss (None = all count).
+    `advantage` is one number for the whole answer, or one per token of `token_ids`. `old_logprobs`
+    are the behavior policy's, one per token, at `temperature` (> 0). `mask` drops single tokens
+    from the loss (None = all count).
     """
 
     prompt_ids: tuple[int, ...]
     token_ids: tuple[int, ...]
-    advantage: float
+    advantage: float | tuple[float, ...]
     old_logprobs: tuple[float, ...]
     temperature: float = 1.0
     mask: tuple[bool, ...] | None = None
@@ -100,7 +101,9 @@ def build_batch(rows: Sequence[PolicyRow]) -> Batch:
         _check_length(name, "old_logprobs", len(row.old_logprobs), len(row.token_ids))
         if row.mask is not None:
             _check_length(name, "mask", len(row.mask), len(row.token_ids))
-        if not math.isfinite(row.advantage):
+        advantages = _per_token(row)
+        _check_length(name, "advantage", len(advantages), len(row.token_ids))
+        if not all(map(math.isfinite, advantages)):
             raise BatchError(f"{name}: advantage is {row.advantage}, expected a finite number")
         if not all(map(math.isfinite, row.old_logprobs)):
             raise BatchError(f"{name}: old_logprobs are not finite: {row.old_logprobs}")
@@ -109,9 +112,7 @@ def build_batch(rows: Sequence[PolicyRow]) -> Batch:
     return Batch(
         input_ids=tuple(torch.tensor(row.prompt_ids + row.token_ids) for row in rows),
         prompt_lens=tuple(len(row.prompt_ids) for row in rows),
-        advantages=tuple(
-            torch.full((len(row.token_ids),), row.advantage, dtype=torch.float32) for row in rows
-        ),
+        advantages=tuple(torch.tensor(_per_token(row), dtype=torch.float32) for row in rows),
         old_logprobs=tuple(torch.tensor(row.old_logprobs, dtype=torch.float32) for row in rows),
         masks=tuple(
             torch.tensor([True] * len(row.token_ids) if row.mask is None else row.mask)
@@ -172,6 +173,12 @@ def pad(
     return PaddedRows(
         input_ids_BL.to(device), row_N.to(device), position_N.to(device), target_N.to(device)
     )
+
+
+def _per_token(row: PolicyRow) -> tuple[float, ...]:
+    if isinstance(row.advantage, tuple):
+        return row.advantage
+    return (row.advantage,) * len(row.token_ids)
 
 
 def _check_ids(name: str, prompt_ids: tuple[int, ...], token_ids: tuple[int, ...]) -> None:

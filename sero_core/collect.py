@@ -154,8 +154,7 @@ class Collector:
     ) -> None:
         before = episode.reached.observation
         reward = self.rollout.success_reward if after.observation.is_won else 0.0
-        if not answer.is_valid:
-            reward -= self.rollout.invalid_penalty
+        penalty = 0.0 if answer.is_valid else self.rollout.invalid_penalty
         episode.steps.append(
             Step(
                 index=len(episode.steps),
@@ -165,8 +164,9 @@ class Collector:
                 action=answer.action,
                 is_valid=answer.is_valid,
                 is_admissible=answer.action in before.admissible,
-                reward=reward,
+                reward=reward - penalty,
                 snapshot=episode.reached.snapshot,
+                format_penalty=penalty,
             )
         )
         episode.past.append(PastStep(before.text, answer.action))

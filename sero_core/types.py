@@ -153,7 +153,11 @@ class Completion:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One environment turn of the policy. `snapshot` is the state in which the action was taken."""
+    """One environment turn of the policy. `snapshot` is the state in which the action was taken.
+
+    `reward` is what the step earned minus `format_penalty` (>= 0; 0 for an answer in the right
+    format). Estimators need the two apart: conventions differ in where the penalty counts.
+    """
 
     index: int
     observation: Observation
@@ -164,6 +168,7 @@ class Step:
     is_admissible: bool
     reward: float
     snapshot: Snapshot
+    format_penalty: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,6 +33,11 @@ def test_ids_are_the_sampled_ids() -> None:
     assert batch.advantages[0].tolist() == [0.5] * 3
 
 
+def test_an_advantage_per_token_stays_on_its_token() -> None:
+    batch = build_batch([replace(ROW, advantage=(0.5, 0.0, -1.0))])
+    assert batch.advantages[0].tolist() == [0.5, 0.0, -1.0]
+
+
 def test_padded_rows_predict_their_own_next_token() -> None:
     """T18: the last token of one row is never followed by the first of the next."""
     ids = [torch.tensor([3, 4, 5, 6, 2]), torch.tensor([9, 8, 2])]
@@ -64,6 +69,7 @@ def test_microbatches_cover_every_row_once_within_the_budget(
         (replace(ROW, old_logprobs=(-0.1,)), "old_logprobs has 1 entries"),
         (replace(ROW, mask=(True,)), "mask has 1 entries"),
         (replace(ROW, advantage=float("nan")), "advantage is nan"),
+        (replace(ROW, advantage=(0.1, 0.2)), "advantage has 2 entries"),
         (replace(ROW, old_logprobs=(-0.1, -0.2, float("-inf"))), "not finite"),
         (replace(ROW, temperature=0.0), "temperature is 0.0"),
     ],
