@@ -55,6 +55,7 @@ class _Live:
     slot: int
     reached: Reached
     goal: str
+    preface: str
     past: list[PastStep] = field(default_factory=list)
     steps: list[Step] = field(default_factory=list)
     is_over: bool = False
@@ -80,16 +81,18 @@ class Collector:
         sampling: Sampling,
         seed: int,
         prefix: str,
+        prefaces: Sequence[str] = (),
     ) -> list[Group]:
         """`group_size` episodes of each task, in task order.
 
+        `prefaces`, one per task, go before every prompt of its episodes (prompting baselines).
         Episode seeds depend on (seed, task, index) only. `prefix` starts the episode ids
         (`<prefix>g<group>e<index>`). A step's reward is `success_reward` when it wins, minus
         `invalid_penalty` when its answer has a wrong format. An episode whose worker died is left
         out of its group, named in the log and counted in `Group.num_lost`.
         Errors: `SeroError` if the members of a group did not start in the same state.
         """
-        live = self._start(tasks, group_size, seed, prefix)
+        live = self._start(tasks, group_size, seed, prefix, prefaces or [""] * len(tasks))
         while active := [episode for episode in live if not episode.is_over]:
             self.check_stop()
             self._turn(active, sampling)
@@ -98,7 +101,14 @@ class Collector:
             for i, task in enumerate(tasks)
         ]
 
-    def _start(self, tasks: Sequence[Task], group_size: int, seed: int, prefix: str) -> list[_Live]:
+    def _start(
+        self,
+        tasks: Sequence[Task],
+        group_size: int,
+        seed: int,
+        prefix: str,
+        prefaces: Sequence[str],
+    ) -> list[_Live]:
         slots = [divmod(slot, group_size) for slot in range(len(tasks) * group_size)]
         live: list[_Live] = []
         for slot, reached in enumerate(self.envs.reset([tasks[group] for group, _ in slots])):
@@ -116,13 +126,16 @@ class Collector:
                     slot=slot,
                     reached=reached,
                     goal=task_text(reached.observation.text),
+                    preface=prefaces[group],
                 )
             )
         return live
 
     def _turn(self, active: list[_Live], sampling: Sampling) -> None:
         prompts = [
-            self.builder.build(episode.goal, episode.past, episode.reached.observation)
+            self.builder.build(
+                episode.goal, episode.past, episode.reached.observation, episode.preface
+            )
             for episode in active
         ]
         completions = self.engine.generate(

@@ -76,26 +76,40 @@ class PromptBuilder:
         self._config = config
         self._tokenizer = tokenizer
 
-    def build(self, task: str, past: Sequence[PastStep], observation: Observation) -> Prompt:
+    @property
+    def style(self) -> Literal["terse", "standard"]:
+        return self._config.name
+
+    def limited_to(self, max_prompt_tokens: int) -> PromptBuilder:
+        """The same builder with another limit."""
+        config = self._config.model_copy(update={"max_prompt_tokens": max_prompt_tokens})
+        return PromptBuilder(config, self._tokenizer)
+
+    def chat(self, content: str) -> Prompt:
+        """One user message in the tokenizer's chat template, of any length."""
+        text = str(
+            self._tokenizer.apply_chat_template(
+                [{"role": "user", "content": content}], tokenize=False, add_generation_prompt=True
+            )
+        )
+        return Prompt(text, self._ids(text))
+
+    def build(
+        self, task: str, past: Sequence[PastStep], observation: Observation, preface: str = ""
+    ) -> Prompt:
         """The prompt of step len(past). Oldest history is dropped until it fits.
 
+        `preface` stands before everything else in the user message.
         Errors: `PromptTooLong` with got/allowed when even the history-free prompt does not fit.
         """
         kept = min(self._config.history_length, len(past))
         while True:
-            body = body_text(self._config.name, task, past, kept, observation)
-            messages = [{"role": "user", "content": body}]
-            text = str(
-                self._tokenizer.apply_chat_template(
-                    messages, tokenize=False, add_generation_prompt=True
-                )
-            )
-            ids = self._ids(text)
-            if len(ids) <= self._config.max_prompt_tokens:
-                return Prompt(text, ids)
+            prompt = self.chat(preface + body_text(self.style, task, past, kept, observation))
+            if len(prompt.ids) <= self._config.max_prompt_tokens:
+                return prompt
             if kept == 0:
                 raise PromptTooLong(
-                    f"prompt of step {len(past)} has {len(ids)} tokens without history, "
+                    f"prompt of step {len(past)} has {len(prompt.ids)} tokens without history, "
                     f"prompt.max_prompt_tokens is {self._config.max_prompt_tokens}"
                 )
             kept -= 1

@@ -126,3 +126,22 @@ def test_standard_needs_think_tags(tokenizer) -> None:  # noqa: ANN001
 def test_task_text() -> None:
     assert task_text("Hi.\n\nYour task is to: put a mug in desk.") == "put a mug in desk."
     assert task_text("no task") == "no task"
+
+
+def test_a_preface_stands_before_the_body_and_counts_towards_the_limit(tokenizer) -> None:  # noqa: ANN001
+    builder = PromptBuilder(PromptConfig(name="terse", history_length=8), tokenizer)
+    plain = builder.build("put a mug in desk.", PAST, OBSERVATION)
+    prefaced = builder.build("put a mug in desk.", PAST, OBSERVATION, "look: fridge 1\n\n")
+    head = "<|im_start|>user\n"
+    assert prefaced.text == plain.text.replace(head, head + "look: fridge 1\n\n")
+    assert prefaced.ids == builder.chat("look: fridge 1\n\n" + _body(plain.text)).ids
+
+    tight = builder.limited_to(len(plain.ids))
+    assert tight.build("put a mug in desk.", PAST, OBSERVATION) == plain
+    shortened = tight.build("put a mug in desk.", PAST, OBSERVATION, "look: fridge 1\n\n")
+    assert "look: fridge 1" in shortened.text
+    assert "go to desk 1 > nothing" not in shortened.text
+
+
+def _body(chat: str) -> str:
+    return chat.removeprefix("<|im_start|>user\n").partition("<|im_end|>")[0]
