@@ -36,10 +36,10 @@ imports:
 	$(BIN)/lint-imports
 
 unit:
-	$(BIN)/pytest -q -n 2 -m "not slow" tests/unit tests/contracts tests/golden
+	$(BIN)/pytest -q -n 2 -m "not slow" tests/unit tests/contracts tests/golden tests/traps
 
 test: $(STAMP) format lint types imports ## everything; needs no service, starts its own
-	$(BIN)/pytest -n 2 --dist loadgroup tests/unit tests/contracts tests/golden tests/service
+	$(BIN)/pytest -n 2 --dist loadgroup tests/unit tests/contracts tests/golden tests/traps tests/service
 	$(BIN)/pytest tests/e2e tests/chaos tests/browser
 
 # Games: $$SERO_DATA, else the official release, unpacked from an archive beside the checkout or downloaded.

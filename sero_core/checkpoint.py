@@ -10,6 +10,7 @@ import hashlib
 import json
 import os
 import shutil
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,7 +22,8 @@ from sero_core.types import CheckpointRecord, SeroError
 
 STATE_FILE = "state.json"
 WEIGHTS_FILE = "model.safetensors"
-OPTIMIZER_FOLDER = "optimizer"
+POLICY_OPTIMIZER = "optimizer"
+"""The folder of the policy's own optimizer; every other optimizer has a folder of its own name."""
 
 
 class CheckpointError(SeroError):
@@ -70,10 +72,15 @@ class PreparedCheckpoint:
 
 
 def prepare_checkpoint(
-    out: Path, policy: Policy, optimizer: torch.optim.Optimizer, state: TrainerState, keep: int
+    out: Path,
+    policy: Policy,
+    optimizers: Mapping[str, torch.optim.Optimizer],
+    state: TrainerState,
+    keep: int,
 ) -> PreparedCheckpoint:
     """Write and sync a checkpoint of iteration `state.iteration` under a temporary name.
 
+    Each optimizer is saved in a folder of its name.
     Errors: OSError when the disk is full; the previous checkpoint is untouched then.
     """
     final = checkpoint_path(out, state.iteration)
@@ -81,7 +88,8 @@ def prepare_checkpoint(
     shutil.rmtree(temporary, ignore_errors=True)
     temporary.mkdir(parents=True)
     save_policy(policy, temporary)
-    save_optimizer(optimizer, temporary / OPTIMIZER_FOLDER)
+    for name, optimizer in optimizers.items():
+        save_optimizer(optimizer, temporary / name)
     files = sorted(path for path in temporary.rglob("*") if path.is_file())
     hashes = {str(path.relative_to(temporary)): _sha256(path) for path in files}
     data = {
@@ -132,9 +140,15 @@ def read_state(folder: Path) -> TrainerState:
     )
 
 
-def restore_optimizer(folder: Path, optimizer: torch.optim.Optimizer) -> None:
-    """Load the optimizer's moments and step counts."""
-    load_optimizer(optimizer, folder / OPTIMIZER_FOLDER)
+def restore_optimizers(folder: Path, optimizers: Mapping[str, torch.optim.Optimizer]) -> None:
+    """Load the moments and step counts of every optimizer.
+
+    Errors: `CheckpointError` naming the optimizer that the checkpoint does not hold.
+    """
+    for name, optimizer in optimizers.items():
+        if not (folder / name).is_dir():
+            raise CheckpointError(f"checkpoint {folder} holds no optimizer {name!r}")
+        load_optimizer(optimizer, folder / name)
 
 
 def check_same_run(folder: Path, state: TrainerState, config_hash: str, seed: int) -> None:

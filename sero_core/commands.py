@@ -16,7 +16,7 @@ from sero_core.checkpoint import (
     check_same_run,
     complete_checkpoints,
     read_state,
-    restore_optimizer,
+    restore_optimizers,
 )
 from sero_core.cli import EXIT_STOPPED, exclusive, stop_on_signal
 from sero_core.config import RunConfig, apply_override
@@ -51,7 +51,7 @@ def run_training(config: RunConfig, out: Path, *, resume: bool, say: Say) -> int
         folder = None if state is None else complete_checkpoints(out)[-1][1]
         trainer = build_trainer(config, folder, check_stop)
         if state is not None and folder is not None:
-            restore_optimizer(folder, trainer.optimizer)
+            restore_optimizers(folder, trainer.optimizers)
             say(f"resuming after iteration {state.iteration}")
         (out / "config.json").write_text(config.model_dump_json(indent=1) + "\n")
         sink = JsonlSink(out, _resume_point(out, resume, state))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -10,6 +10,7 @@ from pathlib import Path
 import torch
 
 from sero_core.branch import Brancher
+from sero_core.checkpoint import POLICY_OPTIMIZER
 from sero_core.collect import Collector, Sampling
 from sero_core.config import RunConfig
 from sero_core.engines.transformers import TransformersRuntime
@@ -25,16 +26,22 @@ from sero_core.types import SeroError, Task
 
 @dataclass(frozen=True, slots=True)
 class Trainer:
-    """The parts of a run. `policy.model` and `optimizer` hold the only state that changes."""
+    """The parts of a run. `policy.model` and `optimizers` hold the only state that changes; each
+    optimizer's name is its folder in a checkpoint."""
 
     config: RunConfig
     policy: Policy
     reference: Policy | None
-    optimizer: torch.optim.AdamW
+    optimizers: Mapping[str, torch.optim.AdamW]
     collector: Collector
     brancher: Brancher | None
     tasks: tuple[Task, ...]
     panels: tuple[Panel, ...]
+
+    @property
+    def optimizer(self) -> torch.optim.AdamW:
+        """The policy's own."""
+        return self.optimizers[POLICY_OPTIMIZER]
 
     def close(self) -> None:
         self.collector.envs.close()
@@ -82,7 +89,7 @@ def build_trainer(
         config=config,
         policy=policy,
         reference=reference,
-        optimizer=make_optimizer(policy, config.optimizer),
+        optimizers={POLICY_OPTIMIZER: make_optimizer(policy, config.optimizer)},
         collector=collector,
         brancher=brancher,
         tasks=_train_tasks(config),

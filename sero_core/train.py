@@ -48,7 +48,7 @@ def train(
 
     def checkpoint(current: TrainerState, record: IterationRecord | None) -> None:
         prepared = prepare_checkpoint(
-            out, trainer.policy, trainer.optimizer, current, config.keep_checkpoints
+            out, trainer.policy, trainer.optimizers, current, config.keep_checkpoints
         )
         if record is not None:
             emit(replace(record, checkpoint=prepared.record))

@@ -8,6 +8,12 @@ import pytest
 import torch
 
 from sero_core.batch import build_batch, build_oracle_batch
+from sero_core.checkpoint import (
+    CheckpointError,
+    TrainerState,
+    prepare_checkpoint,
+    restore_optimizers,
+)
 from sero_core.config import SeroConfig
 from sero_core.optimizer_state import load_optimizer, save_optimizer
 from sero_core.optimizer_steps import make_optimizer
@@ -61,3 +67,21 @@ def test_state_of_other_parameters_is_refused(tmp_path: Path) -> None:
         load_optimizer(make_optimizer(tiny_policy(num_hidden_layers=1), OPTIM), tmp_path)
     with pytest.raises(SeroError, match="expected"):
         load_optimizer(make_optimizer(tiny_policy(intermediate_size=48), OPTIM), tmp_path)
+
+
+def test_a_checkpoint_keeps_every_optimizer_by_its_name(tmp_path: Path) -> None:
+    policy = tiny_policy()
+    first, second = make_optimizer(policy, OPTIM), make_optimizer(policy, OPTIM)
+    train(policy, first, 0)
+    for seed in (1, 2):
+        train(policy, second, seed)
+    optimizers = {"optimizer": first, "oracle_optimizer": second}
+    prepared = prepare_checkpoint(tmp_path, policy, optimizers, TrainerState(1, "h", 0, {}), 1)
+    prepared.commit()
+    fresh = {name: make_optimizer(policy, OPTIM) for name in optimizers}
+    restore_optimizers(prepared.final, fresh)
+    for name, optimizer in optimizers.items():
+        want, got = optimizer.state_dict()["state"], fresh[name].state_dict()["state"]
+        assert all(torch.equal(want[i][k], got[i][k]) for i in want for k in want[i]), name
+    with pytest.raises(CheckpointError, match="holds no optimizer 'critic_optimizer'"):
+        restore_optimizers(prepared.final, {"critic_optimizer": first})
