@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Final, Protocol
+from typing import Final
 
+from sero_core.envs.webshop.bm25 import Bm25Index, build_postings
 from sero_core.envs.webshop.goals import (
     DRAW_SEED,
     GOAL_KINDS,
@@ -22,19 +23,12 @@ from sero_core.envs.webshop.products import (
     Entry,
     Instruction,
     Product,
+    index_text,
     read_entries,
 )
 
 NUM_HITS: Final = 50
 """The most products a search returns."""
-
-
-class SearchIndex(Protocol):
-    """Ranks the catalogue for a query."""
-
-    def search(self, query: str, num_hits: int) -> tuple[int, ...]:
-        """Places of the best products, best first, ties by asin ascending."""
-        ...
 
 
 class Shop:
@@ -50,7 +44,7 @@ class Shop:
         prices: Sequence[float],
         title_nouns: Sequence[tuple[str, ...]],
         places: Mapping[str, int],
-        index: SearchIndex | None,
+        index: Bm25Index,
         goals: Mapping[GoalKind, Goals],
     ) -> None:
         self._products = products
@@ -68,7 +62,6 @@ class Shop:
         human: Mapping[str, object],
         title_nouns: Mapping[str, Sequence[str]],
         *,
-        index: SearchIndex | None = None,
         draw_seed: int = DRAW_SEED,
         shuffle_seed: int = SHUFFLE_SEED,
     ) -> Shop:
@@ -94,7 +87,9 @@ class Shop:
             prices,
             [tuple(title_nouns[product.title]) for product in products],
             {product.asin: place for place, product in enumerate(products)},
-            index,
+            Bm25Index(
+                build_postings([product.asin for product in products], map(index_text, products))
+            ),
             goals,
         )
 
@@ -118,8 +113,6 @@ class Shop:
 
     def search(self, query: str) -> tuple[int, ...]:
         """Places of at most 50 products, best first."""
-        if self._index is None:
-            raise CatalogueError("this shop was made without a search index")
         return self._index.search(query, NUM_HITS)
 
     def goals(self, kind: GoalKind) -> Sequence[Goal]:
