@@ -13,6 +13,7 @@ from random import Random
 
 from sero_core.collect import Engine
 from sero_core.config import SeroConfig
+from sero_core.envs.admissible import is_admissible
 from sero_core.envs.vector import EnvPool
 from sero_core.prompts import PastStep, Prompt, PromptBuilder, RenderedAction, task_text
 from sero_core.reachability import StepWeight, reachability_weights
@@ -169,7 +170,7 @@ class Brancher:
     ) -> tuple[Executed, Observation]:
         """The oracle's next action, executed, with the prompt the policy would have seen for it."""
         action = self.oracle.act(observation)
-        if action not in observation.admissible:
+        if not is_admissible(root.episode.task.env, observation, action):
             raise OracleError(f"proposed {action!r}, which is not admissible")
         episode = root.episode
         past = [

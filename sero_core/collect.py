@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from sero_core.envs.admissible import is_admissible
 from sero_core.envs.vector import Lost, Reached, VectorEnv
 from sero_core.prompts import ParsedAction, PastStep, PromptBuilder, task_text
 from sero_core.sections import RolloutConfig
@@ -176,7 +177,7 @@ class Collector:
                 completion=completion,
                 action=answer.action,
                 is_valid=answer.is_valid,
-                is_admissible=answer.action in before.admissible,
+                is_admissible=is_admissible(episode.task.env, before, answer.action),
                 reward=reward - penalty,
                 snapshot=episode.reached.snapshot,
                 format_penalty=penalty,

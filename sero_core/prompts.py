@@ -10,19 +10,22 @@ engine reads and the trainer trains on: text is never re-tokenised on the way.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, cast
 
+from sero_core import prompts_webshop as webshop
 from sero_core.sections import PromptConfig
 from sero_core.types import Observation, SeroError
 
 if TYPE_CHECKING:
     from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
+EnvName = Literal["alfworld", "webshop"]
 ACTION_OPEN, ACTION_CLOSE = "<action>", "</action>"
 THINK_TEMPLATE = "I read the observation and take the next useful action."
-MAX_FALLBACK_CHARS = 30
+FALLBACK_CHARS: dict[EnvName, int] = {"alfworld": 30, "webshop": 20}
+"""An answer without tags: this many of its last characters are the action."""
 _CJK = re.compile(r"[\u4e00-\u9fff]")
 _HIDDEN = ("look", "inventory", "help", "examine ")
 
@@ -72,9 +75,12 @@ class PromptTooLong(SeroError):
 class PromptBuilder:
     """Builds prompts and renders actions for one tokenizer. Pure: the same input, the same ids."""
 
-    def __init__(self, config: PromptConfig, tokenizer: PreTrainedTokenizerBase) -> None:
+    def __init__(
+        self, config: PromptConfig, tokenizer: PreTrainedTokenizerBase, env: EnvName = "alfworld"
+    ) -> None:
         self._config = config
         self._tokenizer = tokenizer
+        self._env: EnvName = env
 
     @property
     def style(self) -> Literal["terse", "standard"]:
@@ -83,7 +89,7 @@ class PromptBuilder:
     def limited_to(self, max_prompt_tokens: int) -> PromptBuilder:
         """The same builder with another limit."""
         config = self._config.model_copy(update={"max_prompt_tokens": max_prompt_tokens})
-        return PromptBuilder(config, self._tokenizer)
+        return PromptBuilder(config, self._tokenizer, self._env)
 
     def chat(self, content: str) -> Prompt:
         """One user message in the tokenizer's chat template, of any length."""
@@ -97,22 +103,33 @@ class PromptBuilder:
     def build(
         self, task: str, past: Sequence[PastStep], observation: Observation, preface: str = ""
     ) -> Prompt:
-        """The prompt of step len(past). Oldest history is dropped until it fits.
+        """The prompt of step len(past). Oldest history is dropped until it fits; a WebShop page
+        that does not fit even so is cut.
 
         `preface` stands before everything else in the user message.
         Errors: `PromptTooLong` with got/allowed when even the history-free prompt does not fit.
         """
-        kept = min(self._config.history_length, len(past))
-        while True:
-            prompt = self.chat(preface + body_text(self.style, task, past, kept, observation))
-            if len(prompt.ids) <= self._config.max_prompt_tokens:
+        num_tokens = 0
+        for kept, shown in self._attempts(past, observation):
+            body = body_text(self.style, task, past, kept, shown, self._env)
+            prompt = self.chat(preface + body)
+            num_tokens = len(prompt.ids)
+            if num_tokens <= self._config.max_prompt_tokens:
                 return prompt
-            if kept == 0:
-                raise PromptTooLong(
-                    f"prompt of step {len(past)} has {len(prompt.ids)} tokens without history, "
-                    f"prompt.max_prompt_tokens is {self._config.max_prompt_tokens}"
-                )
-            kept -= 1
+        raise PromptTooLong(
+            f"prompt of step {len(past)} has {num_tokens} tokens without history, "
+            f"prompt.max_prompt_tokens is {self._config.max_prompt_tokens}"
+        )
+
+    def _attempts(
+        self, past: Sequence[PastStep], observation: Observation
+    ) -> Iterator[tuple[int, Observation]]:
+        """(kept history, page): less and less history, then (WebShop) less and less of the page."""
+        for kept in range(min(self._config.history_length, len(past)), -1, -1):
+            yield kept, observation
+        if self._env == "webshop":
+            for shorter in webshop.shortened(observation):
+                yield 0, shorter
 
     def render(self, action: str) -> RenderedAction:
         """The oracle's action as the policy would have to answer it (`think=template`)."""
@@ -134,7 +151,7 @@ class PromptBuilder:
         )
 
     def parse(self, response: str) -> ParsedAction:
-        """Lower-cased text between the first tags. Without tags: the last 30 characters, invalid.
+        """Lower-cased text between the first tags. Without tags: the last characters, invalid.
 
         Valid answers have the action tags, and the think tags too in the standard format, and no
         CJK character. Whether the action is admissible plays no part.
@@ -143,7 +160,7 @@ class PromptBuilder:
         start = lowered.find(ACTION_OPEN)
         end = lowered.find(ACTION_CLOSE, start + 1)
         if start < 0 or end < 0:
-            return ParsedAction(lowered[-MAX_FALLBACK_CHARS:].strip(), False)
+            return ParsedAction(lowered[-FALLBACK_CHARS[self._env] :].strip(), False)
         action = lowered[start + len(ACTION_OPEN) : end].strip()
         is_valid = bool(action) and _CJK.search(response) is None
         if self._config.name == "standard":
@@ -161,18 +178,25 @@ def body_text(
     past: Sequence[PastStep],
     kept: int,
     observation: Observation,
+    env: EnvName = "alfworld",
 ) -> str:
     """The user message, with the last `kept` of the past steps."""
     history = list(past[len(past) - kept :])
+    if env == "webshop" and name == "terse":
+        return webshop.terse(task, history, observation)
+    if env == "webshop":
+        return webshop.standard(task, history, len(past), observation)
     if name == "terse":
         return _terse(task, history, len(past), observation)
     return _standard(task, history, len(past), observation)
 
 
 def task_text(first_observation: str) -> str:
-    """The sentence after "Your task is to: " of the first observation; the whole text without
-    it.
+    """What the first observation asks for: WebShop's instruction, or ALFWorld's sentence after
+    "Your task is to: "; the whole text without either.
     """
+    if (wanted := webshop.instruction(first_observation)) is not None:
+        return wanted
     _, found, rest = first_observation.partition("Your task is to: ")
     return rest.strip() if found else first_observation.strip()
 

@@ -35,12 +35,17 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """What an environment shows: the text, the admissible actions in engine order, and the end."""
+    """What an environment shows: the text, the admissible actions in engine order, and the end.
+
+    `score` is how much of the task is done, from 0 to 1, where the environment grades it (WebShop
+    when something is bought); None where only won or not is known.
+    """
 
     text: str
     admissible: tuple[str, ...]
     is_won: bool = False
     is_terminated: bool = False
+    score: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,6 +191,14 @@ class Episode:
     @property
     def reward(self) -> float:
         return sum(step.reward for step in self.steps)
+
+    @property
+    def score(self) -> float:
+        """The dense task score from 0 to 1 (logged, never trained on); 1 or 0 where the
+        environment knows only won or not.
+        """
+        score = self.final_observation.score
+        return float(self.is_won) if score is None else score
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
+
+from sero_core.types import Observation
 
 SEARCH: Final = "search"
 CLICK: Final = "click"
@@ -42,6 +45,21 @@ def search(query: str) -> str:
     return f"{SEARCH}[{query}]"
 
 
+@lru_cache(maxsize=65_536)
 def is_typable(text: str) -> bool:
     """Whether a click on this text can be written at all: not with "[" or a line break in it."""
     return parse_action(click(text)) == Action(CLICK, text)
+
+
+def is_admissible(observation: Observation, text: str) -> bool:
+    """Whether the engine acts on a text in the state that was observed.
+
+    The list of admissible actions holds every click, but the search only where a page offers it;
+    the engine searches from any page before the purchase.
+    """
+    action = parse_action(text)
+    if action is None or observation.is_terminated:
+        return False
+    if action.name == SEARCH:
+        return True
+    return action.name == CLICK and click(action.argument) in observation.admissible

@@ -1,0 +1,23 @@
+"""Goals as tasks: `webshop/<split>/<kind>/<goal>`."""
+
+from __future__ import annotations
+
+import re
+from typing import Final, cast
+
+from sero_core.envs.webshop.goals import GOAL_KINDS, Goal, GoalKind
+from sero_core.envs.webshop.shop import Shop
+from sero_core.types import SeroError, Task
+
+_TASK_ID: Final = re.compile(r"webshop/[^/]+/([a-z]+)/(\d+)")
+
+
+def goal_of(shop: Shop, task: Task) -> Goal:
+    """The goal that a task names. Errors: `SeroError` for an id that names none of this shop."""
+    found = _TASK_ID.fullmatch(task.task_id)
+    if found is None or found[1] not in GOAL_KINDS:
+        raise SeroError(f"task {task.task_id!r}: expected webshop/<split>/<kind>/<goal>")
+    goals = shop.goals(cast(GoalKind, found[1]))
+    if int(found[2]) >= len(goals):
+        raise SeroError(f"task {task.task_id}: the shop has {len(goals)} {found[1]} goals")
+    return goals[int(found[2])]
