@@ -14,6 +14,7 @@ from typing import Annotated
 
 import typer
 
+from backend import cli_security
 from backend.settings import Settings
 from sero_core.cli import app
 
@@ -27,6 +28,7 @@ RunId = Annotated[int, typer.Argument(help="Number of the run", min=1)]
 
 def main() -> None:
     """The entry point."""
+    cli_security.register()
     app()
 
 
@@ -35,13 +37,16 @@ def up(
     api_port: ApiPort = 8000,
     dashboard_port: DashboardPort = 8501,
     dashboard: Annotated[bool, typer.Option(help="Start the dashboard, too")] = True,
+    host: Annotated[
+        str, typer.Option(help="Address of API and dashboard; other than loopback needs a token")
+    ] = "127.0.0.1",
 ) -> None:
     """Start PostgreSQL, Valkey, API, worker and dashboard on 127.0.0.1; Ctrl-C stops them."""
     from backend.supervisor.lock import home_lock
     from backend.supervisor.stack import make_stages, options_from_env
     from backend.supervisor.supervisor import Supervisor
 
-    options = options_from_env(Settings.from_env().home, api_port, dashboard_port, dashboard)
+    options = options_from_env(Settings.from_env().home, api_port, dashboard_port, dashboard, host)
     with (
         _clear_errors(),
         _interruptible(),

@@ -10,6 +10,7 @@ submit is made safe to repeat by its idempotency key.
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Mapping, Sequence
 from types import TracebackType
@@ -54,13 +55,23 @@ class ApiError(Exception):
 
 
 class SeroClient:
-    """All methods raise `ApiError`. `transport` lets tests speak to the app without a socket."""
+    """All methods raise `ApiError`. `transport` lets tests speak to the app without a socket.
+
+    `token` is the API token; None takes `$SERO_TOKEN`, empty sends none.
+    """
 
     def __init__(
-        self, base_url: str = "http://127.0.0.1:8000", transport: httpx.BaseTransport | None = None
+        self,
+        base_url: str = "http://127.0.0.1:8000",
+        transport: httpx.BaseTransport | None = None,
+        token: str | None = None,
     ) -> None:
+        token = os.environ.get("SERO_TOKEN", "") if token is None else token
         self._http = httpx.Client(
-            base_url=base_url.rstrip("/") + PREFIX, timeout=TIMEOUT, transport=transport
+            base_url=base_url.rstrip("/") + PREFIX,
+            timeout=TIMEOUT,
+            transport=transport,
+            headers={"Authorization": f"Bearer {token}"} if token else None,
         )
 
     def __enter__(self) -> Self:
@@ -232,6 +243,24 @@ class SeroClient:
     def health(self) -> s.HealthResponse:
         """Answers also when something is down (`is_ok` says so)."""
         return self._get("/health", s.HealthResponse)
+
+    # ---- tokens
+
+    def whoami(self) -> s.IdentityInfo:
+        """Whose token this client sends; `local` where the server asks for none."""
+        return self._get("/whoami", s.IdentityInfo)
+
+    def tokens(self) -> s.TokensResponse:
+        return self._get("/tokens", s.TokensResponse)
+
+    def create_token(self, request: s.TokenRequest) -> s.NewToken:
+        """The answer is the only place where the token is ever shown."""
+        return self._post("/tokens", s.NewToken, request)
+
+    def revoke_token(self, token_id: str) -> None:
+        response = self._http.delete(f"/tokens/{token_id}")
+        if not response.is_success:
+            self._parse(response, s.ErrorResponse)
 
     # ---- plumbing
 

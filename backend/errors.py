@@ -21,6 +21,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from backend.db.paging import InvalidCursor
 from backend.schemas import ErrorInfo, ErrorResponse, FieldError
+from backend.security.limits import BodyTooLarge
 from backend.validation import field_errors
 
 log = logging.getLogger("sero.api")
@@ -163,7 +164,8 @@ async def _http(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HTTPException)
     status = HTTPStatus(error.status_code)
     message = f"{request.method} {request.url.path}: {error.detail}"
-    answer = _answer(status, status.name.lower(), message, _id(request))
+    code = "body_too_large" if isinstance(error, BodyTooLarge) else status.name.lower()
+    answer = _answer(status, code, message, _id(request))
     answer.headers.update(error.headers or {})
     return answer
 

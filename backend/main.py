@@ -19,9 +19,10 @@ from fastapi.routing import APIRoute
 from backend import errors
 from backend.client import PREFIX
 from backend.db.engine import make_engine
-from backend.routes import operation, records, runs
+from backend.routes import operation, records, runs, tokens
 from backend.routes.deps import Services
 from backend.schemas import ErrorResponse
+from backend.security.gate import Gate, Rules, origin_of
 from backend.settings import Settings
 from backend.wakeup import Wakeups
 
@@ -62,8 +63,15 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         responses={422: {"model": ErrorResponse}, "default": {"model": ErrorResponse}},
     )
     app.state.services = services
+    rules = Rules(
+        is_token_required=chosen.require_token,
+        origins=frozenset({origin_of(chosen.api_url), origin_of(chosen.dashboard_url)}),
+        max_body_bytes=chosen.max_body_bytes,
+        max_import_bytes=chosen.max_import_bytes,
+    )
+    app.add_middleware(Gate, engine=services.engine, rules=rules)
     errors.install(app, chosen.allowed_hosts)
-    for module in (runs, records, operation):
+    for module in (runs, records, operation, tokens):
         app.include_router(module.router, prefix=PREFIX)
     return app
 

@@ -11,6 +11,10 @@
 | `SERO_LEASE_S`, `SERO_HEARTBEAT_S` | 60, 15 | how long a silent worker keeps its job; its beat |
 | `SERO_MAX_ATTEMPTS` | 3 | attempts that may fail before the job fails |
 | `SERO_ALLOWED_HOSTS` | `127.0.0.1,localhost,testserver` | Host headers the API answers to |
+| `SERO_REQUIRE_TOKEN` | empty | `1`: a token also over loopback (elsewhere always) |
+| `SERO_ROOTS` | see `default_roots` | folders that configs may name, separated by `:` |
+| `SERO_ENDPOINTS` | none | URLs that oracles and judges may call, separated by spaces |
+| `SERO_MAX_BODY_BYTES`, `SERO_MAX_IMPORT_BYTES` | 1 MB, 2 GB | longest request; longest import |
 """
 
 from __future__ import annotations
@@ -40,6 +44,11 @@ class Settings(BaseModel):
     heartbeat_s: float = Field(default=15.0, gt=0)
     max_attempts: int = Field(default=3, ge=1)
     allowed_hosts: tuple[str, ...] = ("127.0.0.1", "localhost", "testserver")
+    require_token: bool = False
+    roots: tuple[Path, ...] = ()
+    endpoints: tuple[str, ...] = ()
+    max_body_bytes: int = Field(default=1_000_000, ge=1_000)
+    max_import_bytes: int = Field(default=2_000_000_000, ge=1_000)
 
     @model_validator(mode="before")
     @classmethod
@@ -53,6 +62,7 @@ class Settings(BaseModel):
         filled["broker_url"] = (
             values.get("broker_url") or f"redis+socket://{home}/valkey/valkey.sock"
         )
+        filled["roots"] = values.get("roots") or default_roots(home)
         return filled
 
     @model_validator(mode="after")
@@ -85,7 +95,19 @@ class Settings(BaseModel):
         }
         if hosts := source.get("SERO_ALLOWED_HOSTS"):
             values["allowed_hosts"] = tuple(host.strip() for host in hosts.split(","))
+        if roots := source.get("SERO_ROOTS"):
+            values["roots"] = tuple(Path(root) for root in roots.split(os.pathsep) if root)
+        if endpoints := source.get("SERO_ENDPOINTS"):
+            values["endpoints"] = tuple(endpoints.split())
         return cls.model_validate(values)
+
+
+def default_roots(home: Path) -> tuple[Path, ...]:
+    """Where models and data usually lie: this home, the caches of sero, ALFWorld and the Hub."""
+    user = Path.home()
+    named = [Path(os.environ[name]) for name in ("ALFWORLD_DATA", "HF_HOME") if name in os.environ]
+    caches = (user / ".cache" / name for name in ("sero", "alfworld", "huggingface"))
+    return (home, *caches, *named)
 
 
 _VARIABLES = {
@@ -98,4 +120,7 @@ _VARIABLES = {
     "lease_s": "SERO_LEASE_S",
     "heartbeat_s": "SERO_HEARTBEAT_S",
     "max_attempts": "SERO_MAX_ATTEMPTS",
+    "require_token": "SERO_REQUIRE_TOKEN",
+    "max_body_bytes": "SERO_MAX_BODY_BYTES",
+    "max_import_bytes": "SERO_MAX_IMPORT_BYTES",
 }

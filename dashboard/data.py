@@ -32,6 +32,8 @@ STEADY_S = 60.0
 RETRY_S = 2.0
 """After a failed request the stale answers are shown this long without asking."""
 MAX_ENTRIES = 400
+TOKEN = "api_token"
+"""Where a session keeps its token."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,10 +101,14 @@ class Store:
             self._entries.clear()
 
 
-@st.cache_resource(show_spinner=False)
 def client() -> SeroClient:
-    """The one client of this process; the address is `SERO_API_URL`."""
-    return SeroClient(Settings.from_env().api_url)
+    """The client with this session's token; the address is `SERO_API_URL`."""
+    return _client_of(st.session_state.get(TOKEN, ""))
+
+
+@st.cache_resource(show_spinner=False, max_entries=100)
+def _client_of(token: str) -> SeroClient:
+    return SeroClient(Settings.from_env().api_url, token=token)
 
 
 @st.cache_resource(show_spinner=False)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import streamlit as st
 
+from dashboard import gate
+
 # The favicon lies here: a named icon would be fetched from a font server.
 ICON = """<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 24 24" fill="none"
  stroke="#1f78b4" stroke-width="2.6" stroke-linecap="round" stroke-linejoin="round">
@@ -11,6 +13,7 @@ ICON = """<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 24 24" fill="none
  <path d="M13 17h8" stroke="#d55e00" stroke-dasharray="1 4"/></svg>"""
 
 st.set_page_config(page_title="SERO Lab", page_icon=ICON, layout="wide")
+gate.require()
 
 page = st.navigation(
     [

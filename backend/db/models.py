@@ -199,3 +199,20 @@ class LogLine(Base):
     line: Mapped[int]
     text: Mapped[str]
     created_at: Mapped[datetime] = mapped_column(server_default=func.clock_timestamp())
+
+
+class ApiToken(Base):
+    """A token of the API. `secret_hash` is the SHA-256 of its secret in hex; the secret is stored
+    nowhere. `scope` includes what stands before it: read, submit, admin."""
+
+    __tablename__ = "api_tokens"
+    __table_args__ = (CheckConstraint("scope IN ('read', 'submit', 'admin')", name="scope"),)
+
+    id: Mapped[str] = mapped_column(primary_key=True)
+    name: Mapped[str]
+    scope: Mapped[str]
+    secret_hash: Mapped[str]
+    created_at: Mapped[datetime] = mapped_column(server_default=func.now())
+    expires_at: Mapped[datetime | None]
+    revoked_at: Mapped[datetime | None]
+    last_used_at: Mapped[datetime | None]

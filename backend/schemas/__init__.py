@@ -62,6 +62,14 @@ from backend.schemas.runs import (
     WorkerInfo,
     WorkersResponse,
 )
+from backend.schemas.tokens import (
+    IdentityInfo,
+    NewToken,
+    TokenInfo,
+    TokenRequest,
+    TokenScope,
+    TokensResponse,
+)
 
 __all__ = [
     "AttemptInfo",
@@ -92,6 +100,7 @@ __all__ = [
     "EventsResponse",
     "FieldError",
     "HealthResponse",
+    "IdentityInfo",
     "JobInfo",
     "JobKind",
     "JobRequest",
@@ -104,6 +113,7 @@ __all__ = [
     "MetricPoint",
     "MetricSeries",
     "MetricsResponse",
+    "NewToken",
     "Number",
     "Outcome",
     "OutcomeInfo",
@@ -117,6 +127,10 @@ __all__ = [
     "StepInfo",
     "SubmitRequest",
     "TaskInfo",
+    "TokenInfo",
+    "TokenRequest",
+    "TokenScope",
+    "TokensResponse",
     "ValidationResponse",
     "WorkerInfo",
     "WorkersResponse",

@@ -1,4 +1,5 @@
-"""The services of `sero up`: PostgreSQL, Valkey, API, worker, dashboard; all on 127.0.0.1."""
+"""The services of `sero up`: PostgreSQL, Valkey, API, worker, dashboard; all on 127.0.0.1 unless
+`--host` opens API and dashboard, which then ask for a token."""
 
 from __future__ import annotations
 
@@ -34,6 +35,7 @@ class Options:
     with_dashboard: bool = True
     database_url: str | None = None
     broker_url: str | None = None
+    host: str = HOST
 
     @property
     def api_url(self) -> str:
@@ -96,9 +98,8 @@ def _migration(database_url: str) -> Callable[[], None]:
 
 
 def _api(options: Options, environment: dict[str, str]) -> CommandService:
-    args = (sys.executable, "-m", "uvicorn", "--factory", "backend.main:create_app")
-    args += ("--host", HOST, "--port", str(options.api_port), "--timeout-graceful-shutdown", "3")
-    args += ("--no-access-log",)
+    args = (sys.executable, "-m", "backend.cli", "api")
+    args += ("--host", options.host, "--port", str(options.api_port))
     command = Command("api", args, options.home / "logs" / "api.log", environment)
     return CommandService(command, lambda _: answers(f"{options.api_url}/api/v1/health"))
 
@@ -121,7 +122,7 @@ def _dashboard(options: Options, environment: dict[str, str]) -> CommandService:
         raise ServiceError("the package `dashboard` is not installed")
     script = Path(spec.origin).parent / "streamlit_app.py"
     args = (sys.executable, "-m", "streamlit", "run", str(script))
-    args += ("--server.address", HOST, "--server.port", str(options.dashboard_port))
+    args += ("--server.address", options.host, "--server.port", str(options.dashboard_port))
     args += ("--server.headless", "true", "--server.fileWatcherType", "none")
     args += ("--browser.gatherUsageStats", "false", "--client.showErrorDetails", "none")
     log = options.home / "logs" / "dashboard.log"
@@ -141,7 +142,7 @@ def answers(url: str) -> bool:
 
 
 def options_from_env(
-    home: Path, api_port: int, dashboard_port: int, with_dashboard: bool
+    home: Path, api_port: int, dashboard_port: int, with_dashboard: bool, host: str = HOST
 ) -> Options:
     """Options with the database and broker of the environment, where it names them."""
     return Options(
@@ -151,4 +152,5 @@ def options_from_env(
         with_dashboard=with_dashboard,
         database_url=os.environ.get("SERO_DATABASE_URL") or None,
         broker_url=os.environ.get("SERO_BROKER_URL") or None,
+        host=host,
     )

@@ -1,0 +1,100 @@
+"""`sero api` and `sero token …`: what an administrator does on the server itself."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import Annotated
+
+import typer
+from sqlalchemy import Connection
+
+from backend.settings import Settings
+from sero_core.cli import app
+
+tokens_app = typer.Typer(help="Tokens of the API, made on the server.", no_args_is_help=True)
+
+
+def register() -> None:
+    """Add the commands to `sero`."""
+    app.add_typer(tokens_app, name="token", rich_help_panel="Service")
+    app.command(rich_help_panel="Service")(api)
+
+
+def api(
+    host: Annotated[str, typer.Option(help="Address; other than loopback needs a token")] = (
+        "127.0.0.1"
+    ),
+    port: Annotated[int, typer.Option(min=1, max=65535)] = 8000,
+) -> None:
+    """Start the API alone."""
+    from backend.serve import UnsafeAddress, serve
+
+    try:
+        serve(Settings.from_env(), host, port)
+    except UnsafeAddress as error:
+        typer.echo(f"error: {error}", err=True)
+        raise typer.Exit(2) from None
+
+
+@tokens_app.command("create")
+def create(
+    name: Annotated[str, typer.Argument(help="To tell it apart and revoke it")],
+    scope: Annotated[str, typer.Option(help="read, submit or admin")] = "read",
+    days: Annotated[int, typer.Option(min=0, max=3650, help="Validity; 0 = no end")] = 90,
+) -> None:
+    """Make a token and print it: it is shown this once."""
+    from backend.security.tokens import SCOPES, issue
+
+    if scope not in SCOPES:
+        typer.echo(f"error: scope {scope!r}; allowed: {', '.join(SCOPES)}", err=True)
+        raise typer.Exit(2)
+    with _database() as connection:
+        _, token = issue(connection, name, scope, days or None)
+    typer.echo(token)
+
+
+@tokens_app.command("list")
+def list_all() -> None:
+    """All tokens: id, name, scope, validity, last use."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from backend.security.tokens import list_tokens
+
+    table = Table("id", "name", "scope", "made", "expires", "revoked", "last used")
+    with _database() as connection:
+        for token in list_tokens(connection):
+            times = (token.created_at, token.expires_at, token.revoked_at, token.last_used_at)
+            cells = ("–" if time is None else f"{time:%Y-%m-%d %H:%M}" for time in times)
+            table.add_row(token.id, token.name, token.scope, *cells)
+    Console().print(table)
+
+
+@tokens_app.command("revoke")
+def revoke(token_id: Annotated[str, typer.Argument(help="Its id, from `sero token list`")]) -> None:
+    """Revoke a token at once."""
+    from backend.security import tokens
+
+    with _database() as connection:
+        if not tokens.revoke(connection, token_id):
+            typer.echo(f"error: there is no valid token {token_id!r}", err=True)
+            raise typer.Exit(1)
+    typer.echo("revoked")
+
+
+@contextmanager
+def _database() -> Generator[Connection]:
+    from sqlalchemy.exc import OperationalError
+
+    from backend.db.engine import make_engine
+
+    engine = make_engine(Settings.from_env().database_url, pool_size=1, name="sero-token")
+    try:
+        with engine.begin() as connection:
+            yield connection
+    except OperationalError as error:
+        typer.echo(f"error: the database does not answer: {error.orig}", err=True)
+        raise typer.Exit(1) from None
+    finally:
+        engine.dispose()
