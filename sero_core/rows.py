@@ -8,16 +8,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sero_core.batch import OracleRow, PolicyRow
+from sero_core.credit.table import EpisodeArrays
 from sero_core.types import Branch, Group
 
 
 def policy_rows(
     groups: Sequence[Group],
-    credits: Sequence[Sequence[NDArray[np.float64]]],
+    credits: Sequence[Sequence[EpisodeArrays]],
     temperature: float,
 ) -> list[PolicyRow]:
-    """One row per policy step, in collection order. `credits[g][e]` (T,) are episode e's
-    advantages.
+    """One row per policy step, in collection order, each step once. `credits[g][e]` are episode e's
+    advantages: one per step (T,), or one array per step with a number per token.
 
     The trained ids are the sampled ids and the old log-probabilities the sampler's own.
     """
@@ -25,7 +26,7 @@ def policy_rows(
         PolicyRow(
             prompt_ids=step.prompt_ids,
             token_ids=step.completion.token_ids,
-            advantage=float(advantage),
+            advantage=_advantage(advantage),
             old_logprobs=step.completion.logprobs,
             temperature=temperature,
         )
@@ -33,6 +34,10 @@ def policy_rows(
         for episode, values in zip(group.episodes, arrays, strict=True)
         for step, advantage in zip(episode.steps, values, strict=True)
     ]
+
+
+def _advantage(value: np.float64 | NDArray[np.float64]) -> float | tuple[float, ...]:
+    return tuple(value.tolist()) if isinstance(value, np.ndarray) else float(value)
 
 
 def oracle_rows(branches: Sequence[Branch]) -> list[OracleRow]:

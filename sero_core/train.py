@@ -90,8 +90,8 @@ def iterate(trainer: Trainer, state: TrainerState) -> tuple[IterationRecord, Tra
     clock.lap("rollout")
     branches = _branch(trainer, groups, iteration)
     clock.lap("branch")
-    credits = [config.estimator(group) for group in groups]
-    batch = build_batch(policy_rows(groups, credits, config.sampling.temperature))
+    credits = config.estimator(groups)
+    batch = build_batch(policy_rows(groups, credits.advantages, config.sampling.temperature))
     oracle_batch = build_oracle_batch(oracle_rows(branches))
     losses = update(
         trainer.policy,
@@ -110,7 +110,7 @@ def iterate(trainer: Trainer, state: TrainerState) -> tuple[IterationRecord, Tra
     evaluations = evaluate_panels(trainer, iteration) if is_due or is_last else ()
     clock.lap("eval")
     progress = _progress(state.progress, groups, branches)
-    metrics = rollout_metrics(groups) | losses | evaluation_metrics(evaluations)
+    metrics = rollout_metrics(groups) | credits.metrics | losses | evaluation_metrics(evaluations)
     if trainer.brancher is not None:
         metrics |= branch_metrics(branches)
     record = IterationRecord(

@@ -1,8 +1,20 @@
-"""Estimators: `(Group) -> one array (T_i,) per episode`. A new one is a file and a line here."""
+"""Estimators: `(groups, values) -> Credits`, pure numpy. A new one is a file and a line here.
+
+The formulas are functions of plain arrays (rewards, labels, keys); a class names the conventions
+and calls its function on the groups of an iteration.
+"""
 
 from __future__ import annotations
 
-from sero_core.credit.grpo import GRPO
+from typing import Annotated
 
-EstimatorConfig = GRPO
-"""The union of all estimators, told apart by `name` (one member so far)."""
+from pydantic import Field
+
+from sero_core.credit.dr_grpo import DrGRPO
+from sero_core.credit.gigpo import GiGPO
+from sero_core.credit.grpo import GRPO
+from sero_core.credit.hgpo import HGPO
+from sero_core.credit.rloo import RLOO
+
+EstimatorConfig = Annotated[GRPO | DrGRPO | RLOO | GiGPO | HGPO, Field(discriminator="name")]
+"""The union of all estimators, told apart by `name`."""

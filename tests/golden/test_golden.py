@@ -10,9 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from sero_core.credit.grpo import GRPO
 from sero_core.losses.policy import clipped_surrogate, k3
-from tests.support.episodes import group_of
 
 HERE = Path(__file__).parent
 NO_DUAL_CLIP = 1e9
@@ -72,26 +70,3 @@ def test_k3(batch: dict[str, Any], record: dict[str, Any]) -> None:
     out = record["out"]
     np.testing.assert_allclose(values, out["value"], rtol=2e-7, atol=2e-7)
     np.testing.assert_allclose(gradient_N.numpy(), out["grad"], rtol=2e-7, atol=2e-7)
-
-
-@pytest.mark.parametrize(("batch", "record"), records("grpo.json"))
-def test_grpo_per_episode(batch: dict[str, Any], record: dict[str, Any]) -> None:
-    """Statistics per episode, ddof 1. Groups of one are left out: there we give 0, by choice."""
-    out, params = record["out"]["adv_row"], record["params"]
-    rewards = batch.get("reward", batch.get("row_score"))
-    episodes = batch.get("traj", list(range(len(rewards))))
-    with_std = params.get("norm_adv_by_std", not params.get("remove_std", False))
-    first: dict[tuple[str, Any], int] = {}
-    for row, key in enumerate(zip(batch["group"], episodes, strict=True)):
-        first.setdefault(key, row)
-    compared = 0
-    for name in sorted(set(batch["group"])):
-        rows = [row for (group, _), row in first.items() if group == name]
-        if len(rows) < 2:
-            continue
-        group = group_of([rewards[row] for row in rows], [1] * len(rows))
-        got = GRPO(normalize_std=with_std, eps=params["epsilon"])(group)
-        want = [out[row] for row in rows]
-        np.testing.assert_allclose([a[0] for a in got], want, rtol=1e-6, atol=1e-6)
-        compared += 1
-    assert compared > 0

@@ -149,8 +149,8 @@ def test_s01_a_wrong_hash_is_a_logged_branch_without_steps(
 def test_s05_branches_leave_rows_and_rollout_metrics_alone(
     trainer: Trainer, groups: list[Group], branches: list[Branch]
 ) -> None:
-    credits = [trainer.config.estimator(group) for group in groups]
-    rows = policy_rows(groups, credits, 1.0)
+    credits = trainer.config.estimator(groups)
+    rows = policy_rows(groups, credits.advantages, 1.0)
     assert len(rows) == sum(len(e.steps) for g in groups for e in g.episodes)
     sampled = [s.completion.token_ids for g in groups for e in g.episodes for s in e.steps]
     assert [row.token_ids for row in rows] == sampled
