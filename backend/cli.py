@@ -14,7 +14,7 @@ from typing import Annotated
 
 import typer
 
-from backend import cli_security
+from backend import cli_admin
 from backend.settings import Settings
 from sero_core.cli import app
 
@@ -28,7 +28,7 @@ RunId = Annotated[int, typer.Argument(help="Number of the run", min=1)]
 
 def main() -> None:
     """The entry point."""
-    cli_security.register()
+    cli_admin.register()
     app()
 
 

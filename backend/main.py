@@ -16,7 +16,7 @@ import anyio.to_thread
 from fastapi import FastAPI
 from fastapi.routing import APIRoute
 
-from backend import errors
+from backend import errors, observe
 from backend.client import PREFIX
 from backend.db.engine import make_engine
 from backend.routes import operation, records, runs, tokens
@@ -32,10 +32,10 @@ POOL_SIZE = 20
 def create_app(settings: Settings | None = None) -> FastAPI:
     """The ASGI application; connects on the first request. None = settings of the environment."""
     chosen = settings or Settings.from_env()
+    engine = make_engine(chosen.database_url, pool_size=POOL_SIZE, name="sero-api")
+    registry, request_metrics = observe.make_registry(engine)
     services = Services(
-        settings=chosen,
-        engine=make_engine(chosen.database_url, pool_size=POOL_SIZE, name="sero-api"),
-        wakeups=Wakeups(chosen.broker_url),
+        settings=chosen, engine=engine, wakeups=Wakeups(chosen.broker_url), registry=registry
     )
 
     @asynccontextmanager
@@ -70,7 +70,9 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         max_import_bytes=chosen.max_import_bytes,
     )
     app.add_middleware(Gate, engine=services.engine, rules=rules)
+    app.add_middleware(observe.Observed, metrics=request_metrics)
     errors.install(app, chosen.allowed_hosts)
+    app.include_router(observe.router)
     for module in (runs, records, operation, tokens):
         app.include_router(module.router, prefix=PREFIX)
     return app

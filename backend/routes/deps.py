@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Annotated, cast
 
 from fastapi import Depends, Path, Query, Request
+from prometheus_client import CollectorRegistry
 from sqlalchemy import Connection, Engine
 
 from backend.db.queries.runs import has_run
@@ -29,6 +30,7 @@ class Services:
     settings: Settings
     engine: Engine
     wakeups: Wakeups
+    registry: CollectorRegistry
 
     @contextmanager
     def reading(self, run_id: int | None = None) -> Generator[Connection]:

@@ -12,7 +12,7 @@ from sqlalchemy import Engine, text
 
 from backend.client import ApiError, SeroClient
 from backend.main import create_app
-from backend.schemas import TokenRequest
+from backend.schemas import SubmitRequest, TokenRequest
 from backend.security import tokens
 from backend.security.gate import needed_scope
 from backend.security.tokens import Scope
@@ -149,3 +149,21 @@ def test_every_route_has_the_scope_one_would_expect(settings: Settings) -> None:
 
 def test_the_home_of_the_settings_is_a_root(settings: Settings, tmp_path: Path) -> None:
     assert settings.roots[0] == tmp_path
+
+
+def test_prometheus_reads_requests_and_queue(client: SeroClient, api_url: str) -> None:
+    run = client.submit_run(SubmitRequest(preset="sero_demo"))
+    client.run(run.id)
+    text_format = httpx.get(f"{api_url}/metrics").text
+    assert "sero_database_up 1.0" in text_format
+    assert 'sero_jobs{kind="train",state="queued"} 1.0' in text_format
+    assert 'method="GET",route="/runs/{run_id}",status="200"} 1.0' in text_format
+    assert 'sero_workers{state="alive"} 0.0' in text_format
+
+
+def test_prometheus_needs_a_token_where_the_api_does(closed: Settings, engine: Engine) -> None:
+    token = make(engine)
+    with serve(create_app(closed)) as url:
+        assert httpx.get(f"{url}/metrics").status_code == 401
+        headers = {"Authorization": f"Bearer {token}"}
+        assert httpx.get(f"{url}/metrics", headers=headers).status_code == 200

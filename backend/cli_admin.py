@@ -1,9 +1,10 @@
-"""`sero api` and `sero token …`: what an administrator does on the server itself."""
+"""`sero api`, `sero token …`, `sero backup`, `sero restore`: an administrator's commands."""
 
 from __future__ import annotations
 
 from collections.abc import Generator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -18,7 +19,8 @@ tokens_app = typer.Typer(help="Tokens of the API, made on the server.", no_args_
 def register() -> None:
     """Add the commands to `sero`."""
     app.add_typer(tokens_app, name="token", rich_help_panel="Service")
-    app.command(rich_help_panel="Service")(api)
+    for command in (api, backup, restore):
+        app.command(rich_help_panel="Service")(command)
 
 
 def api(
@@ -35,6 +37,33 @@ def api(
     except UnsafeAddress as error:
         typer.echo(f"error: {error}", err=True)
         raise typer.Exit(2) from None
+
+
+def backup(folder: Annotated[Path, typer.Argument(help="A new folder")]) -> None:
+    """Back up the database while it is in use, with a hash of every table."""
+    from backend import backup as module
+
+    try:
+        hashes = module.backup(Settings.from_env().database_url, folder)
+    except module.BackupError as error:
+        typer.echo(f"error: {error}", err=True)
+        raise typer.Exit(1) from None
+    num_rows = sum(item.num_rows for item in hashes.values())
+    typer.echo(f"{num_rows:,} rows of {len(hashes)} tables in {folder}")
+    typer.echo(f"checkpoints are not in it: copy {Settings.from_env().runs_dir}, too")
+
+
+def restore(folder: Annotated[Path, typer.Argument(help="What `sero backup` made")]) -> None:
+    """Read a backup into an empty database and compare the hash of every table."""
+    from backend import backup as module
+
+    try:
+        hashes = module.restore(Settings.from_env().database_url, folder)
+    except module.BackupError as error:
+        typer.echo(f"error: {error}", err=True)
+        raise typer.Exit(1) from None
+    num_rows = sum(item.num_rows for item in hashes.values())
+    typer.echo(f"{num_rows:,} rows of {len(hashes)} tables; every hash as in the manifest")
 
 
 @tokens_app.command("create")
