@@ -7,6 +7,7 @@ button), and anything else leaves the page as it is.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final, Literal
 
 from sero_core.envs.webshop import pages
@@ -23,10 +24,13 @@ _PREVIOUS: Final = pages.PREVIOUS.lower()
 _BUY: Final = pages.BUY.lower()
 
 
-def step(errand: Errand, state: State, text: str) -> tuple[State, RewardParts | None]:
+def step(
+    errand: Errand, state: State, text: str, page: Sequence[Node] | None = None
+) -> tuple[State, RewardParts | None]:
     """The state after an action, and the reward's parts where it was the purchase.
 
     The same state object where the action has no effect; nothing has one after the purchase.
+    `page` is `pages.build(errand, state)` where the caller has it already.
     """
     action = parse_action(text)
     if action is None or state.is_done:
@@ -34,7 +38,8 @@ def step(errand: Errand, state: State, text: str) -> tuple[State, RewardParts | 
     if action.name == SEARCH:
         return _search(errand, state, action.argument), None
     if action.name == CLICK and action.argument != _SEARCH_CLICK:
-        node = pages.clickables(errand, state).get(action.argument)
+        page = pages.build(errand, state) if page is None else page
+        node = pages.clickables(page).get(action.argument)
         if node is not None:
             return _click(errand, state, action.argument, node)
     return state, None

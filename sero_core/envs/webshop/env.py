@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
 
 from sero_core.envs.webshop import engine, pages
 from sero_core.envs.webshop.actions import OPEN_SEARCH, click, is_typable
+from sero_core.envs.webshop.pages import Node
 from sero_core.envs.webshop.reward import RewardParts
 from sero_core.envs.webshop.shop import Shop
 from sero_core.envs.webshop.state import Errand, Rules, State
@@ -45,6 +46,7 @@ class WebShopEnv:
         self._task: Task | None = None
         self._errand: Errand | None = None
         self._moment: Moment | None = None
+        self._page: list[Node] | None = None
         self._actions: tuple[str, ...] = ()
 
     def reset(self, task: Task) -> Observation:
@@ -52,14 +54,15 @@ class WebShopEnv:
         shop = self._open_shop(Path(task.path), task.content_hash)
         errand = Errand(shop, goal_of(shop, task), self.rules)
         self._task, self._errand, self._actions = task, errand, ()
-        self._moment = observe(errand, errand.start(), task.content_hash)
-        return self._moment.observation
+        return self._go(errand.start())
 
     def step(self, action: str) -> Observation:
-        before = self.moment
-        state, parts = engine.step(self.errand, before.state, action)
-        if state is not before.state:
-            self._moment = observe(self.errand, state, self.task.content_hash, parts)
+        before, errand = self.moment.state, self.errand
+        if self._page is None:
+            self._page = pages.build(errand, before)
+        state, parts = engine.step(errand, before, action, self._page)
+        if state is not before:
+            self._go(state, parts)
         self._actions += (action,)
         return self.moment.observation
 
@@ -83,7 +86,7 @@ class WebShopEnv:
             for action in snapshot.actions:
                 self.step(action)
             moment = self.moment
-        self._moment, self._actions = moment, snapshot.actions
+        self._moment, self._actions, self._page = moment, snapshot.actions, None
         if moment.state_hash != snapshot.state_hash:
             raise RestoreMismatch(
                 f"restore of task {snapshot.task_id} differs at action {len(snapshot.actions)}: "
@@ -119,17 +122,26 @@ class WebShopEnv:
 
     def close(self) -> None:
         """Forget the episode. The object can be reset again."""
-        self._task = self._errand = self._moment = None
+        self._task = self._errand = self._moment = self._page = None
         self._actions = ()
+
+    def _go(self, state: State, parts: RewardParts | None = None) -> Observation:
+        self._page = pages.build(self.errand, state)
+        self._moment = observe(self.errand, state, self._page, self.task.content_hash, parts)
+        return self._moment.observation
 
 
 def observe(
-    errand: Errand, state: State, content_hash: str, parts: RewardParts | None = None
+    errand: Errand,
+    state: State,
+    page: Sequence[Node],
+    content_hash: str,
+    parts: RewardParts | None = None,
 ) -> Moment:
-    """What a state shows, and its hash."""
+    """What a state with this page shows, and its hash."""
     observation = Observation(
-        pages.render(errand, state),
-        admissible(errand, state),
+        pages.render(errand, state, page),
+        admissible(state, page),
         is_won=state.reward == 1.0,
         is_terminated=state.is_done,
         score=state.reward or 0.0,
@@ -137,13 +149,13 @@ def observe(
     return Moment(state, observation, state_hash(observation, state, content_hash), parts)
 
 
-def admissible(errand: Errand, state: State) -> tuple[str, ...]:
+def admissible(state: State, page: Sequence[Node]) -> tuple[str, ...]:
     """The actions that a page offers and that can be typed: the search where there is a search
     bar, then the clicks in the engine's order. The search button is no action of its own.
     """
     if state.page == "search":
         return (OPEN_SEARCH,)
-    return tuple(click(text) for text in pages.clickables(errand, state) if is_typable(text))
+    return tuple(click(text) for text in pages.clickables(page) if is_typable(text))
 
 
 def state_hash(observation: Observation, state: State, content_hash: str) -> str:

@@ -8,7 +8,7 @@ text occurs in the page's address, which holds the query and the chosen options 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import Final, Literal, NamedTuple
 
@@ -43,28 +43,61 @@ class Node(NamedTuple):
     group: str | None = None
 
 
-def nodes(errand: Errand, state: State) -> list[Node]:
-    """The visible texts of a page in document order."""
-    page = ((node, _shown(node.text)) for node in _raw(errand, state))
-    return [node._replace(text=text) for node, text in page if text]
+def build(errand: Errand, state: State) -> list[Node]:
+    """The texts of a state's page in document order, as the page's template has them."""
+    if state.page == "done":
+        return _done(errand, state)
+    instruction = errand.goal.instruction_text
+    if state.page == "search":
+        return [
+            Node("text", "WebShop"),
+            Node("text", "Instruction: "),
+            Node("text", instruction),
+            Node("button", SEARCH_BUTTON),
+        ]
+    head = [Node("text", "Instruction:"), Node("text", instruction), Node("button", BACK)]
+    if state.page == "results":
+        return head + _results(errand, state)
+    head.append(Node("button", PREVIOUS))
+    product = bought(errand, state)
+    return head + (_item(errand, product) if state.page == "item" else _sub_page(state, product))
 
 
-def render(errand: Errand, state: State) -> str:
-    """The observation text in the errand's mode."""
+def shown(page: Iterable[Node]) -> list[Node]:
+    """The visible texts: as an HTML parser hands them back, without those that vanish."""
+    visible: list[Node] = []
+    for node in page:
+        text = node.text
+        if text.strip(_HTML_SPACES):
+            visible.append(node)
+        elif text and "\n" not in text:
+            visible.append(node._replace(text=" "))
+    return visible
+
+
+def render(errand: Errand, state: State, page: Iterable[Node]) -> str:
+    """The observation text of a page in the errand's mode."""
+    visible = shown(page)
     if errand.rules.mode == "text":
-        return SEPARATOR.join(node.text.strip() for node in nodes(errand, state))
-    return _rich(errand, state)
+        return SEPARATOR.join([node.text.strip() for node in visible])
+    return _rich(state, visible)
 
 
-def clickables(errand: Errand, state: State) -> dict[str, Node]:
+def clickables(page: Iterable[Node]) -> dict[str, Node]:
     """What can be clicked, by the text a click must name, in the engine's order: buttons, product
     links, options. Where two share a text the later one counts, at the earlier one's place.
     """
-    found: dict[str, Node] = {}
-    page = list(_raw(errand, state))
-    for kind in ("button", "link"):
-        found |= {node.text.lower(): node for node in page if node.kind == kind}
-    return found | {node.text: node for node in page if node.kind == "option"}
+    buttons: dict[str, Node] = {}
+    links: dict[str, Node] = {}
+    options: dict[str, Node] = {}
+    for node in page:
+        if node.kind == "button":
+            buttons[node.text.lower()] = node
+        elif node.kind == "link":
+            links[node.text.lower()] = node
+        elif node.kind == "option":
+            options[node.text] = node
+    return buttons | links | options
 
 
 def hits(errand: Errand, state: State) -> tuple[int, ...]:
@@ -103,28 +136,6 @@ def _listed(shop: Shop, query: str) -> tuple[int, ...]:
     return tuple(place for place, item in enumerate(products) if item.category == wanted)
 
 
-def _raw(errand: Errand, state: State) -> Iterator[Node]:
-    """The texts of the page's template, before white space is read as HTML."""
-    if state.page == "done":
-        yield from _done(errand, state)
-        return
-    if state.page == "search":
-        yield Node("text", "WebShop")
-        yield Node("text", "Instruction: ")
-        yield Node("text", errand.goal.instruction_text)
-        yield Node("button", SEARCH_BUTTON)
-        return
-    yield Node("text", "Instruction:")
-    yield Node("text", errand.goal.instruction_text)
-    yield Node("button", BACK)
-    if state.page == "results":
-        yield from _results(errand, state)
-        return
-    yield Node("button", PREVIOUS)
-    product = bought(errand, state)
-    yield from _item(errand, product) if state.page == "item" else _sub_page(state, product)
-
-
 def bought(errand: Errand, state: State) -> Product:
     """The product of an item page, sub-page or purchase."""
     if state.product is None:
@@ -132,52 +143,47 @@ def bought(errand: Errand, state: State) -> Product:
     return errand.shop.product(state.product)
 
 
-def _results(errand: Errand, state: State) -> Iterator[Node]:
+def _results(errand: Errand, state: State) -> list[Node]:
     number, total = state.page_number, len(hits(errand, state))
-    yield Node("text", f"Page {number} (Total results: {total})")
+    page = [Node("text", f"Page {number} (Total results: {total})")]
     if number > 1:
-        yield Node("button", PREVIOUS)
-    yield Node("button", NEXT)
+        page.append(Node("button", PREVIOUS))
+    page.append(Node("button", NEXT))
     for place in page_hits(errand, state):
         product = errand.shop.product(place)
-        yield Node("link", product.asin, place=place)
-        yield Node("text", product.title)
-        yield Node("text", product.price_tag)
+        page.append(Node("link", product.asin, place))
+        page.append(Node("text", product.title))
+        page.append(Node("text", product.price_tag))
+    return page
 
 
-def _item(errand: Errand, product: Product) -> Iterator[Node]:
+def _item(errand: Errand, product: Product) -> list[Node]:
+    page: list[Node] = []
     for group, values in product.options:
-        yield Node("text", group)
-        for value in values:
-            yield Node("option", value, group=group)
-    yield Node("text", product.title)
-    yield Node("text", f"Price: {product.price_tag}")
-    yield Node("text", "Rating: N.A.")
-    for button in (DESCRIPTION, FEATURES, REVIEWS):
-        yield Node("button", button)
-    if errand.rules.show_attributes:
-        yield Node("button", ATTRIBUTES)
-    yield Node("button", BUY)
+        page.append(Node("text", group))
+        page += [Node("option", value, None, group) for value in values]
+    page += _texts(product.title, f"Price: {product.price_tag}", "Rating: N.A.")
+    attributes = (ATTRIBUTES,) if errand.rules.show_attributes else ()
+    labels = (DESCRIPTION, FEATURES, REVIEWS, *attributes, BUY)
+    return page + [Node("button", label) for label in labels]
 
 
-def _sub_page(state: State, product: Product) -> Iterator[Node]:
+def _sub_page(state: State, product: Product) -> list[Node]:
     """Reviews are empty: the original never loads any."""
     if state.sub_page == "description":
-        yield Node("text", product.description)
-    elif state.sub_page == "features":
-        for point in product.bullet_points:
-            yield Node("text", f" {point}")
-    elif state.sub_page == "attributes":
-        for attribute in product.attributes:
-            yield Node("text", f" {attribute}")
-        for text in (product.category, product.query, product.product_category):
-            yield Node("text", text)
+        return _texts(product.description)
+    if state.sub_page == "features":
+        return _texts(*(f" {point}" for point in product.bullet_points))
+    if state.sub_page == "attributes":
+        about = (product.category, product.query, product.product_category)
+        return _texts(*(f" {attribute}" for attribute in product.attributes), *about)
+    return []
 
 
-def _done(errand: Errand, state: State) -> Iterator[Node]:
+def _done(errand: Errand, state: State) -> list[Node]:
     """The receipt. Its reward is in the text; the goal's fields are never filled in."""
     options = json.dumps(dict(state.options), sort_keys=True).translate(_SAFE_IN_HTML)
-    texts = (
+    return _texts(
         "Thank you for shopping with us!",
         "Your code: ",
         "None",
@@ -195,37 +201,34 @@ def _done(errand: Errand, state: State) -> Iterator[Node]:
         "Reward Details ",
         "None",
     )
-    yield from (Node("text", text) for text in texts)
 
 
-def _shown(text: str) -> str:
-    """A text as an HTML parser hands it back; empty where nothing is left of it."""
-    if text.strip(_HTML_SPACES):
-        return text
-    return " " if text and "\n" not in text else ""
+def _texts(*texts: str) -> list[Node]:
+    return [Node("text", text) for text in texts]
 
 
-def _rich(errand: Errand, state: State) -> str:
-    address = _address(errand, state) if state.page == "item" else ""
-    head, lines = "", ""
-    for node in nodes(errand, state):
+def _rich(state: State, visible: Iterable[Node]) -> str:
+    address = _address(state) if state.page == "item" else ""
+    head = ""
+    lines: list[str] = []
+    for node in visible:
         text = node.text
         if node.kind == "text":
-            lines += f"{text}\n"
+            lines.append(text)
         elif node.kind == "link":
             word = "clicked button" if node.place in state.visited else "button"
-            lines += f"\n[{word}] {text} [{word}_]\n"
+            lines.append(f"\n[{word}] {text} [{word}_]")
         elif node.kind == "button":
-            lines += f"[button] {text} [button_]\n"
+            lines.append(f"[button] {text} [button_]")
         elif f'"{text}"' in address:
             head = f"You have clicked {text}.\n{head}"
-            lines += f"  [clicked button] {text} [clicked button_]\n"
+            lines.append(f"  [clicked button] {text} [clicked button_]")
         else:
-            lines += f"  [button] {text} [button_]\n"
-    return head + lines
+            lines.append(f"  [button] {text} [button_]")
+    return head + "\n".join([*lines, ""])
 
 
-def _address(errand: Errand, state: State) -> str:
+def _address(state: State) -> str:
     """The part of an item page's address that can hold a quoted text."""
     keywords = (state.query or "").replace(" ", "+")
     return f"{keywords}/{state.page_number}/{json.dumps(dict(state.options))}"

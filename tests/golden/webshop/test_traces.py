@@ -37,9 +37,10 @@ def test_traces(name: str, num_episodes: int, num_actions: int) -> None:
 
 
 def _seen(errand: Errand, state: State, reward: float) -> tuple[object, ...]:
+    page = pages.build(errand, state)
     return (
-        pages.render(errand, state),
-        list(pages.clickables(errand, state)),
+        pages.render(errand, state, page),
+        list(pages.clickables(page)),
         state.page == "search",
         reward,
         state.is_done,
