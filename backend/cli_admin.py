@@ -1,4 +1,4 @@
-"""`sero api`, `sero token …`, `sero backup`, `sero restore`: an administrator's commands."""
+"""An administrator's commands: `sero api | migrate | backup | restore | token …`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ tokens_app = typer.Typer(help="Tokens of the API, made on the server.", no_args_
 def register() -> None:
     """Add the commands to `sero`."""
     app.add_typer(tokens_app, name="token", rich_help_panel="Service")
-    for command in (api, backup, restore):
+    for command in (api, migrate, backup, restore):
         app.command(rich_help_panel="Service")(command)
 
 
@@ -37,6 +37,14 @@ def api(
     except UnsafeAddress as error:
         typer.echo(f"error: {error}", err=True)
         raise typer.Exit(2) from None
+
+
+def migrate() -> None:
+    """Bring the database's tables to this version; safe to repeat and to run twice at once."""
+    from backend.db.migrate import newest_revision, upgrade
+
+    upgrade(Settings.from_env().database_url)
+    typer.echo(f"the tables are at revision {newest_revision()}")
 
 
 def backup(folder: Annotated[Path, typer.Argument(help="A new folder")]) -> None:

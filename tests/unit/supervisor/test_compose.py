@@ -22,11 +22,14 @@ def compose() -> Path:
     return path
 
 
-def check(compose: Path, file: Path, password: str | None) -> subprocess.CompletedProcess[str]:
+def check(
+    compose: Path, file: Path, password: str | None, *others: str, **variables: str
+) -> subprocess.CompletedProcess[str]:
     kept = {key: value for key, value in os.environ.items() if not key.startswith("SERO_")}
     if password is not None:
         kept["SERO_POSTGRES_PASSWORD"] = password
-    args = [str(compose), "-f", str(file), "config"]
+    args = [str(compose), "-f", str(file), *others, "config"]
+    kept |= variables
     return subprocess.run(args, env=kept, capture_output=True, text=True, timeout=60)
 
 
@@ -52,3 +55,17 @@ def test_a_typo_would_be_found(compose: Path, tmp_path: Path) -> None:
     done = check(compose, broken, "secret")
     assert done.returncode != 0
     assert "helthcheck" in done.stderr
+
+
+def test_the_cluster_opens_the_stores_on_the_named_address_only(compose: Path) -> None:
+    file, cluster = REPOSITORY / "docker-compose.yml", REPOSITORY / "docker-compose.cluster.yml"
+    given = {"SERO_REDIS_PASSWORD": "other", "SERO_BIND": "10.0.0.1", "SERO_HEAD": "10.0.0.1"}
+    done = check(compose, file, "secret", "-f", str(cluster), **given)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("host_ip: 10.0.0.1") == 2
+    assert "nvidia" in done.stdout
+    assert "redis://:other@10.0.0.1:6379/0" in done.stdout
+    alone = check(compose, cluster, "secret", **given)
+    assert alone.returncode == 0, alone.stderr
+    without = check(compose, cluster, "secret")
+    assert "SERO_REDIS_PASSWORD" in without.stderr
