@@ -8,6 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from sero_core.envs.webshop.prepare import Sources
 from sero_core.envs.webshop.shop import Shop
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "webshop"
@@ -36,3 +37,19 @@ def golden_shop() -> Shop:
         golden_json("items_human_ins.json"),
         golden_json("title_nouns.json")["titles"],
     )
+
+
+def golden_sources() -> Sources:
+    """The golden files as `sero data webshop prepare` takes them."""
+    nouns = golden_json("title_nouns.json")["titles"]
+    return Sources(
+        GOLDEN / "items_shuffle.json",
+        GOLDEN / "items_ins_v2.json",
+        GOLDEN / "items_human_ins.json",
+        lambda titles: [nouns[title] for title in titles],
+        "title_nouns.json",
+    )
+
+
+def quiet(step: str, share: float) -> None:
+    """A progress display that shows nothing."""

@@ -9,6 +9,7 @@ per such document, L(d) is the length as its one-byte code decodes (`SmallFloat.
 from __future__ import annotations
 
 import math
+from array import array
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -18,7 +19,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from sero_core.envs.webshop.analysis import analyze
+from sero_core.envs.webshop.analysis import analyze, term_of
+from sero_core.envs.webshop.word_break import words
 
 K1: Final = np.float32(0.9)
 B: Final = np.float32(0.4)
@@ -28,17 +30,18 @@ MAX_QUERY_TERMS: Final = 1024
 
 @dataclass(frozen=True, slots=True)
 class Postings:
-    """An inverted index. Documents are numbered by asin ascending, terms by their UTF-8 bytes.
+    """An inverted index. A document is a product by its place in the catalogue, terms are sorted
+    by their UTF-8 bytes.
 
     Term t occurs in `documents[starts[t]:starts[t + 1]]` (ascending), `saturations` holds
-    1 + f(t, d) / n(d) next to it; `places[d]` is where document d stands in the catalogue.
+    1 + f(t, d) / n(d) next to it; `ranks[d]` is the place of d among all asins sorted.
     """
 
     terms: Sequence[bytes]
     starts: NDArray[np.int64]
     documents: NDArray[np.int32]
     saturations: NDArray[np.float32]
-    places: NDArray[np.int32]
+    ranks: NDArray[np.int32]
     num_with_terms: int
 
 
@@ -54,11 +57,10 @@ class Bm25Index:
         hold a term of the query. A query of more than 1024 different terms, which Lucene refuses,
         is cut to its first 1024.
         """
-        ranked = self.rank(query, num_hits)[0]
-        return tuple(self.postings.places[ranked].tolist())
+        return tuple(self.rank(query, num_hits)[0].tolist())
 
     def rank(self, query: str, num_hits: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-        """Documents of the best products and their scores, in the order of `search`."""
+        """Places of the best products and their scores, in the order of `search`."""
         known = self._known_terms(query)
         if not known:
             return np.empty(0, np.int64), np.empty(0, np.float32)
@@ -69,7 +71,7 @@ class Bm25Index:
             candidates = np.flatnonzero(scores >= np.partition(scores, cut)[cut])
         else:
             candidates = np.flatnonzero(scores)
-        order = np.argsort(-scores[candidates], kind="stable")[:num_hits]
+        order = np.lexsort((self.postings.ranks[candidates], -scores[candidates]))[:num_hits]
         best = candidates[order]
         return best, scores[best]
 
@@ -109,7 +111,7 @@ class Bm25Index:
         saturation = np.concatenate([postings.saturations[start:end] for start, end in bounds])
         documents = np.concatenate([postings.documents[start:end] for start, end in bounds])
         gains = weight - weight / saturation
-        totals = np.bincount(documents, weights=gains, minlength=len(postings.places))
+        totals = np.bincount(documents, weights=gains, minlength=len(postings.ranks))
         return totals.astype(np.float32)
 
 
@@ -130,40 +132,86 @@ def quantize_length(length: int) -> int:
 
 def build_postings(asins: Sequence[str], texts: Iterable[str]) -> Postings:
     """An index in memory over documents in catalogue order."""
-    order = sorted(range(len(asins)), key=lambda place: asins[place])
-    numbers = np.empty(len(asins), np.int32)
-    numbers[order] = np.arange(len(asins), dtype=np.int32)
-    lengths = np.zeros(len(asins), np.int64)
-    occurrences: dict[str, list[tuple[int, int]]] = {}
-    for place, text in enumerate(texts):
-        counts = Counter(analyze(text))
-        lengths[numbers[place]] = counts.total()
-        for term, count in counts.items():
-            occurrences.setdefault(term, []).append((int(numbers[place]), count))
-    keys = {term.encode("utf-8", "surrogatepass"): term for term in occurrences}
-    terms = sorted(keys)
-    lists = [sorted(occurrences[keys[key]]) for key in terms]
-    pairs = np.array([pair for pairs in lists for pair in pairs], np.int32).reshape(-1, 2)
+    counts = count_terms(texts)
     return Postings(
-        terms,
-        np.cumsum([0, *(len(pairs) for pairs in lists)], dtype=np.int64),
-        np.ascontiguousarray(pairs[:, 0]),
-        saturations(pairs[:, 0], pairs[:, 1], lengths),
-        np.array(order, np.int32),
-        int(np.count_nonzero(lengths)),
+        counts.terms,
+        counts.starts,
+        counts.documents,
+        saturations(counts.counts, inverse_norms(counts.lengths)[counts.documents]),
+        asin_ranks(asins),
+        int(np.count_nonzero(counts.lengths)),
     )
 
 
-def saturations(
-    documents: NDArray[np.int32], counts: NDArray[np.int32], lengths: NDArray[np.int64]
-) -> NDArray[np.float32]:
-    """1 + f / n(d) per posting, n(d) taken at the length that one byte can hold."""
-    if not len(documents):
-        return np.empty(0, np.float32)
-    average = np.float32(int(lengths.sum()) / int(np.count_nonzero(lengths)))
+@dataclass(frozen=True, slots=True)
+class TermCounts:
+    """Which terms occur how often in which documents: as `Postings`, with plain `counts`."""
+
+    terms: list[bytes]
+    starts: NDArray[np.int64]
+    documents: NDArray[np.int32]
+    counts: NDArray[np.int32]
+    lengths: NDArray[np.int64]
+
+
+def count_terms(texts: Iterable[str]) -> TermCounts:
+    """Terms by document; documents are numbered as they come."""
+    numbers = _WordNumbers()
+    lengths: list[int] = []
+    occurrences = array("q")
+    for document, text in enumerate(texts):
+        terms = [number for word in words(text) if (number := numbers[word]) >= 0]
+        lengths.append(len(terms))
+        occurrences.extend(number << 32 | document for number in terms)
+    keys, counts = np.unique(np.asarray(occurrences, np.int64), return_counts=True)
+    encoded = [term.encode("utf-8", "surrogatepass") for term in numbers.terms]
+    by_bytes = sorted(range(len(encoded)), key=encoded.__getitem__)
+    new_number = np.empty(len(encoded), np.int64)
+    new_number[by_bytes] = np.arange(len(encoded))
+    owners = new_number[keys >> 32]
+    order = np.argsort(owners, kind="stable")
+    starts = np.searchsorted(owners[order], np.arange(len(encoded) + 1))
+    return TermCounts(
+        [encoded[number] for number in by_bytes],
+        starts.astype(np.int64),
+        (keys & 0xFFFFFFFF)[order].astype(np.int32),
+        counts[order].astype(np.int32),
+        np.array(lengths, np.int64),
+    )
+
+
+class _WordNumbers(dict[str, int]):
+    """Word as spelled to the number of its term, -1 for stop words."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.terms: dict[str, int] = {}
+
+    def __missing__(self, word: str) -> int:
+        term = term_of(word)
+        number = self.terms.setdefault(term, len(self.terms)) if term else -1
+        self[word] = number
+        return number
+
+
+def asin_ranks(asins: Sequence[str]) -> NDArray[np.int32]:
+    """The place of each asin among all sorted."""
+    ranks = np.empty(len(asins), np.int32)
+    ranks[sorted(range(len(asins)), key=asins.__getitem__)] = np.arange(len(asins), dtype=np.int32)
+    return ranks
+
+
+def inverse_norms(lengths: NDArray[np.int64]) -> NDArray[np.float32]:
+    """1 / n(d) per document, its length taken as one byte can hold it."""
+    num_with_terms = int(np.count_nonzero(lengths))
+    average = np.float32(int(lengths.sum()) / num_with_terms if num_with_terms else 1)
     known, inverse = np.unique(lengths, return_inverse=True)
     quantized = np.array([quantize_length(int(length)) for length in known], np.float32)
     one = np.float32(1)
-    norms = (one / (K1 * ((one - B) + B * quantized / average))).astype(np.float32)
-    factors = norms[inverse][documents]
-    return (one + counts.astype(np.float32) * factors).astype(np.float32)
+    norms = one / (K1 * ((one - B) + B * quantized / average))
+    return norms.astype(np.float32)[inverse]
+
+
+def saturations(counts: NDArray[np.int32], norms: NDArray[np.float32]) -> NDArray[np.float32]:
+    """1 + f / n(d) per posting, from f and 1 / n(d)."""
+    return (np.float32(1) + counts.astype(np.float32) * norms).astype(np.float32)

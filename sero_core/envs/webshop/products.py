@@ -7,7 +7,7 @@ skipped, what a price text means, how option values are spelled. Unknown keys ar
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from typing import Final, TypeVar
@@ -105,27 +105,24 @@ class RawHuman(BaseModel):
     instruction_options: list[str]
 
 
-def read_entries(
-    rows: Iterable[object],
-    attributes: Mapping[str, object],
-    human: Mapping[str, object],
-    *,
-    limit: int | None = None,
+Lookup = Callable[[str], object | None]
+"""What a file says of an asin, None where it does not hold it."""
+
+
+def read_rows(
+    rows: Iterable[tuple[int, object]], attributes: Lookup, human: Lookup, seen: set[str]
 ) -> Iterator[Entry]:
-    """The products of a catalogue in file order, skipping what the original skips: asins "nan" or
-    longer than 10 characters, and later rows of an asin. `limit` counts rows, skipped ones too.
+    """The products of numbered rows, skipping what the original skips: asins "nan" or longer than
+    10 characters, and asins in `seen`, which grows.
 
     Errors: `CatalogueError` naming the row for a row the original would crash on.
     """
-    seen: set[str] = set()
-    for number, row in enumerate(rows):
-        if limit is not None and number >= limit:
-            return
+    for number, row in rows:
         item = _validated(RawItem, row, f"row {number}")
         if item.asin == "nan" or len(item.asin) > MAX_ASIN_LENGTH or item.asin in seen:
             continue
         seen.add(item.asin)
-        yield read_entry(item, attributes.get(item.asin), human.get(item.asin))
+        yield read_entry(item, attributes(item.asin), human(item.asin))
 
 
 def read_entry(item: RawItem, attributes: object | None, human: object | None) -> Entry:
