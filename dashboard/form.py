@@ -119,6 +119,9 @@ def _field(field: Field, config: Json, base: Json, errors: Mapping[str, str], ve
     elif field.kind == "choices":
         chosen = [item for item in cast("list[str]", value) if item in field.choices]
         st.multiselect(label, field.choices, default=chosen, key=key, help=hint)
+    elif field.kind == "ints":
+        written = ", ".join(str(item) for item in cast("list[int]", value))
+        st.text_input(label, value=written, key=key, help=hint)
     else:
         st.text_input(label, value="" if value is None else str(value), key=key, help=hint)
     if field.dotted in errors:

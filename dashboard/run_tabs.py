@@ -108,6 +108,8 @@ def evaluations(run: RunDetail) -> None:
     newest = max(item.iteration for item in found)
     st.markdown(f"**Newest evaluation** (iteration {newest}), 95 % Wilson intervals")
     st.table(tables.evaluation(found), border="horizontal", hide_index=True)
+    with st.expander("Conditions of the newest evaluation"):
+        st.table(tables.conditions(found), border="horizontal", hide_index=True)
     kinds = sorted({result.task_type for item in found for result in item.results})
     kind = st.selectbox(
         "Over iterations", kinds, format_func=format.task_type, key="eval_type", width=240

@@ -1,4 +1,4 @@
-"""`sero train | eval | branch | play | warmstart | data`: the trainer alone, without any
+"""`sero train | eval | report | branch | play | warmstart | data`: the trainer alone, without any
 service.
 """
 
@@ -39,6 +39,7 @@ Checkpoint = Annotated[
     Path | None,
     typer.Option("--checkpoint", help="Checkpoint folder; default: the config's policy"),
 ]
+Markdown = Annotated[bool, typer.Option("--markdown", help="The last table as markdown")]
 
 
 @app.callback()
@@ -72,12 +73,34 @@ def evaluate(
     out: Out,
     overrides: Overrides,
     checkpoint: Checkpoint = None,
+    protocol: Annotated[
+        str, typer.Option(help="fixed or paper; default: the config's evaluation.protocol")
+    ] = "",
+    baseline: Annotated[
+        str, typer.Option(help="zero_shot, react or reflexion; default: the config's")
+    ] = "",
+    markdown: Markdown = False,
 ) -> None:
-    """Evaluate a policy on the config's fixed panels; prints a table and writes records.jsonl."""
+    """Evaluate a policy; prints tables and writes records.jsonl to --out."""
     from sero_core.commands import run_evaluation
 
+    chosen = {"protocol": protocol, "baseline": baseline}
+    parts = [f'evaluation.{key}={{name = "{name}"}}' for key, name in chosen.items() if name]
     with _clear_errors():
-        run_evaluation(load_config(config, tuple(overrides)), out, checkpoint, say=_say)
+        loaded = load_config(config, (*parts, *overrides))
+        run_evaluation(loaded, out, checkpoint, is_markdown=markdown, say=_say)
+
+
+@app.command()
+def report(
+    folders: Annotated[list[Path], typer.Argument(help="Folders of runs or evaluations")],
+    markdown: Markdown = False,
+) -> None:
+    """Tables in the layout of the papers, from the logs of runs."""
+    from sero_core.commands import run_report
+
+    with _clear_errors():
+        run_report(folders, is_markdown=markdown, say=_say)
 
 
 @app.command()

@@ -5,8 +5,9 @@ lines.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from statistics import stdev
 from typing import Any
 
 from pydantic import ValidationError
@@ -23,8 +24,11 @@ from sero_core.config import RunConfig, apply_override
 from sero_core.envs import generated_games, load_tasks
 from sero_core.envs.alfworld.cache import compile_directory
 from sero_core.envs.alfworld.generator import DIFFICULTIES, Difficulty, generate
+from sero_core.evaluate import rates_by_seed
 from sero_core.metrics import branch_metrics, evaluation_metrics, rollout_metrics
 from sero_core.policy import save_policy
+from sero_core.records import to_payload
+from sero_core.report import row_of, rows_of_run, table
 from sero_core.seeds import derive_seed, derived_random
 from sero_core.setup import Trainer, build_trainer, training_sampling
 from sero_core.sinks.jsonl import JsonlSink
@@ -67,17 +71,38 @@ def run_training(config: RunConfig, out: Path, *, resume: bool, say: Say) -> int
     return 0
 
 
-def run_evaluation(config: RunConfig, out: Path, checkpoint: Path | None, *, say: Say) -> None:
-    """`sero eval`: the fixed panels under one policy, one record in `<out>/records.jsonl`."""
+def run_evaluation(
+    config: RunConfig, out: Path, checkpoint: Path | None, *, is_markdown: bool, say: Say
+) -> None:
+    """`sero eval`: the config's protocol and baseline under one policy, one record in
+    `<out>/records.jsonl`; says the counts with intervals, then the papers' layout.
+    """
     with exclusive(out):
         trainer = build_trainer(config, checkpoint)
         evaluations = evaluate_panels(trainer, 0)
         metrics = evaluation_metrics(evaluations)
-        _write_once(out, IterationRecord(0, metrics, (), (), evaluations, None))
+        record = IterationRecord(0, metrics, (), (), evaluations, None)
+        _write_once(out, record)
         trainer.close()
     for evaluation in evaluations:
         for line in evaluation_table(evaluation):
             say(line)
+    payload = to_payload(record)
+    say("")
+    for line in table(
+        [row_of(config.name, e) for e in payload.evaluations], is_markdown=is_markdown
+    ):
+        say(line)
+
+
+def run_report(folders: Sequence[Path], *, is_markdown: bool, say: Say) -> None:
+    """`sero report`: runs in the papers' layout, from their logs.
+
+    Errors: `SeroError` for a folder without a log or an evaluation.
+    """
+    rows = [row for folder in folders for row in rows_of_run(folder)]
+    for line in table(rows, is_markdown=is_markdown):
+        say(line)
 
 
 def run_branching(config: RunConfig, out: Path, checkpoint: Path | None, *, say: Say) -> None:
@@ -202,13 +227,22 @@ def summary(record: IterationRecord, config: RunConfig) -> str:
 
 
 def evaluation_table(evaluation: Evaluation) -> list[str]:
-    """Lines of a plain table: task type, won/tasks, rate and Wilson interval at 95 %."""
-    lines = [f"{evaluation.panel} (panel {evaluation.panel_hash})"]
+    """Lines of a plain table: task type, won/episodes, rate and Wilson interval at 95 %."""
+    conditions = evaluation.conditions
+    lines = [
+        f"{evaluation.panel} (panel {evaluation.panel_hash}, policy {conditions.policy_hash}, "
+        f"{conditions.baseline}, protocol {conditions.protocol}, T {conditions.temperature:g})"
+    ]
     lines += [
-        f"  {row.task_type:<34} {row.num_won:>4}/{row.num_tasks:<4} {row.rate:6.1%} "
+        f"  {row.task_type:<34} {row.num_won:>4}/{row.num_episodes:<4} {row.rate:6.1%} "
         f"[{row.low:.1%}, {row.high:.1%}]  {row.mean_steps:.1f} steps"
         for row in evaluation.results
     ]
+    lines.append(f"  {'macro (mean of the types)':<34} {'':>9} {evaluation.macro_rate:6.1%}")
+    rates = rates_by_seed(evaluation.outcomes)
+    if len(rates) > 1:
+        each = ", ".join(f"{seed}: {rate:.1%}" for seed, rate in rates.items())
+        lines.append(f"  by seed: {each}; standard deviation {stdev(rates.values()):.1%}")
     return lines
 
 

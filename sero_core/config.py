@@ -18,7 +18,6 @@ from sero_core.credit.grpo import GRPO
 from sero_core.sections import (
     TASK_TYPES,
     AlfworldEnv,
-    EvaluationConfig,
     GeneratedGames,
     OptimizerConfig,
     Part,
@@ -30,6 +29,7 @@ from sero_core.sections import (
     TaskType,
     TransformersEngine,
 )
+from sero_core.sections_evaluation import EvaluationConfig
 from sero_core.sections_sero import Reachability, RootRule, SeroConfig
 from sero_core.types import SeroError
 
@@ -90,6 +90,12 @@ class RunConfig(Part):
             raise ValueError(
                 "rollout.group_size: a group of 1 has advantage 0 and there is no [sero] section, "
                 "so nothing would be learnt; allowed: 2 or more, or add [sero]"
+            )
+        splits = self.env.evaluation_splits
+        if unknown := sorted(set(self.evaluation.panels) - set(splits)):
+            raise ValueError(
+                f"evaluation.panels: {self.env.name} has no split {', '.join(unknown)} to evaluate"
+                f"; allowed: {', '.join(splits)}"
             )
         return self
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from statistics import stdev
 
+from sero_core.evaluate import rates_by_seed
 from sero_core.types import Branch, Evaluation, Group, Step
 
 
@@ -68,13 +70,19 @@ def branch_metrics(branches: Sequence[Branch]) -> dict[str, float]:
 
 
 def evaluation_metrics(evaluations: Sequence[Evaluation]) -> dict[str, float]:
-    """Success rate per panel as `eval/<panel>`."""
-    return {
-        f"eval/{evaluation.panel}": result.rate
-        for evaluation in evaluations
-        for result in evaluation.results
-        if result.task_type == "all"
-    }
+    """Per panel: success rate `eval/<panel>`, mean of the types' rates `eval/<panel>_macro`, and
+    with several seeds the standard deviation of their rates, `eval/<panel>_seed_std`.
+    """
+    metrics: dict[str, float] = {}
+    for evaluation in evaluations:
+        name = f"eval/{evaluation.panel}"
+        metrics |= {
+            name: next(row.rate for row in evaluation.results if row.task_type == "all"),
+            f"{name}_macro": evaluation.macro_rate,
+        }
+        if len(rates := rates_by_seed(evaluation.outcomes)) > 1:
+            metrics[f"{name}_seed_std"] = stdev(rates.values())
+    return metrics
 
 
 def _num_tokens(step: Step) -> int:

@@ -172,6 +172,20 @@ def weights_hash(folder: Path) -> str:
     return digest.hexdigest()
 
 
+def parameters_hash(policy: Policy) -> str:
+    """SHA-256 (16 hex digits) over the parameters: names, shapes and float32 values, by name.
+
+    It does not depend on how a checkpoint is split into files: the policy in memory and its
+    checkpoint, loaded again, have the same.
+    """
+    digest = hashlib.sha256()
+    for name, parameter in sorted(policy.model.named_parameters()):
+        values = parameter.detach().to("cpu", torch.float32).contiguous()
+        digest.update(f"{name} {tuple(values.shape)} ".encode())
+        digest.update(values.numpy().data)
+    return digest.hexdigest()[:16]
+
+
 def clone_policy(policy: Policy) -> Policy:
     """A frozen copy with its own parameters: the reference policy of the KL term."""
     model = type(policy.model)(policy.model.config)

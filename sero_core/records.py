@@ -8,9 +8,10 @@ share.
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from datetime import UTC, datetime
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from sero_core.types import Branch, BranchStep, Episode, Evaluation, IterationRecord, Step, Task
 
@@ -99,8 +100,11 @@ class BranchPayload(Payload):
 
 
 class EvalResultPayload(Payload):
+    """`num_episodes` was not written by version 0.1, which played each task once."""
+
     task_type: str
     num_tasks: int
+    num_episodes: int = Field(default_factory=lambda data: data["num_tasks"])
     num_won: int
     rate: float
     low: float
@@ -111,14 +115,36 @@ class EvalResultPayload(Payload):
 class OutcomePayload(Payload):
     task_id: str
     task_type: str
+    seed: int | None = None
     is_won: bool
     num_steps: int
 
 
+class ConditionsPayload(Payload):
+    """See types.EvalConditions."""
+
+    protocol: str
+    baseline: str
+    seeds: list[int]
+    temperature: float
+    max_new_tokens: int
+    max_steps: int
+    env_version: str
+    data_hash: str
+    prompt: str
+    prompt_hash: str
+    engine: str
+    policy_hash: str
+
+
 class EvaluationPayload(Payload):
+    """`macro_rate`, `conditions` and the seeds of outcomes are None in logs of version 0.1."""
+
     evaluation_id: str
     panel: str
     panel_hash: str
+    macro_rate: float | None = None
+    conditions: ConditionsPayload | None = None
     results: list[EvalResultPayload]
     outcomes: list[OutcomePayload]
 
@@ -266,10 +292,13 @@ def _evaluation(evaluation: Evaluation) -> EvaluationPayload:
         evaluation_id=evaluation.evaluation_id,
         panel=evaluation.panel,
         panel_hash=evaluation.panel_hash,
+        macro_rate=evaluation.macro_rate,
+        conditions=ConditionsPayload.model_validate(asdict(evaluation.conditions)),
         results=[
             EvalResultPayload(
                 task_type=result.task_type,
                 num_tasks=result.num_tasks,
+                num_episodes=result.num_episodes,
                 num_won=result.num_won,
                 rate=result.rate,
                 low=result.low,
@@ -279,7 +308,6 @@ def _evaluation(evaluation: Evaluation) -> EvaluationPayload:
             for result in evaluation.results
         ],
         outcomes=[
-            OutcomePayload(task_id=task_id, task_type=task_type, is_won=is_won, num_steps=num_steps)
-            for task_id, task_type, is_won, num_steps in evaluation.outcomes
+            OutcomePayload.model_validate(asdict(outcome)) for outcome in evaluation.outcomes
         ],
     )

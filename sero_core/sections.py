@@ -1,12 +1,12 @@
-"""Config sections that need no oracle: environment, policy, prompt, sampling, rollout, loss,
-evaluation.
+"""Config sections that need no oracle: environment, policy, prompt, sampling, rollout, loss.
 
 They live apart from `config.py` so that evaluation has no import path to an oracle (a build check).
+Evaluation has a file of its own (`sections_evaluation.py`).
 """
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -26,6 +26,10 @@ TASK_TYPES: tuple[TaskType, ...] = (
     "pick_cool_then_place_in_recep",
     "pick_two_obj_and_place",
 )
+
+
+EvaluationSplit = Literal["valid_seen", "valid_unseen", "test"]
+"""Splits that environments keep for evaluation; `evaluation_splits` says which has which."""
 
 
 class Part(BaseModel):
@@ -48,6 +52,8 @@ class GeneratedGames(Part):
 
 class AlfworldEnv(Part):
     """ALFWorld text games: the official layout under `data_root`, or generated ones."""
+
+    evaluation_splits: ClassVar[tuple[EvaluationSplit, ...]] = ("valid_seen", "valid_unseen")
 
     name: Literal["alfworld"] = "alfworld"
     engine: Literal["native", "reference"] = Field(
@@ -143,15 +149,3 @@ class OptimizerConfig(Part):
     microbatch_tokens: int = Field(
         default=8192, ge=64, description="Padded tokens per forward-backward pass"
     )
-
-
-class EvaluationConfig(Part):
-    """Fixed panels: the same tasks in the same order with the same sampling seeds, every time."""
-
-    every: int = Field(default=5, ge=0, description="Iterations between evaluations; 0 = only ends")
-    panels: tuple[Literal["valid_seen", "valid_unseen"], ...] = ("valid_seen", "valid_unseen")
-    num_tasks: int = Field(
-        default=0, ge=0, description="Tasks of each panel, evenly spaced; 0 = all"
-    )
-    temperature: float = Field(default=0.4, ge=0, le=5, description="0 = greedy")
-    seed: int = Field(default=1000, ge=0, description="Seed of the evaluation's sampling")

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import torch
 
+from sero_core.baselines.episodes import Agent
 from sero_core.branch import Brancher
 from sero_core.checkpoint import POLICY_OPTIMIZER
 from sero_core.collect import Collector, Sampling
@@ -17,7 +18,7 @@ from sero_core.engines.transformers import TransformersRuntime
 from sero_core.envs import load_tasks, make_env
 from sero_core.envs.vector import EnvPool, LocalEnvs, VectorEnv
 from sero_core.envs.workers import WorkerEnvs
-from sero_core.evaluate import Panel
+from sero_core.evaluate import Panel, tasks_hash
 from sero_core.optimizer_steps import make_optimizer
 from sero_core.policy import Policy, clone_policy, load_policy
 from sero_core.prompts import PromptBuilder
@@ -37,6 +38,7 @@ class Trainer:
     brancher: Brancher | None
     tasks: tuple[Task, ...]
     panels: tuple[Panel, ...]
+    agent: Agent
 
     @property
     def optimizer(self) -> torch.optim.AdamW:
@@ -93,7 +95,8 @@ def build_trainer(
         collector=collector,
         brancher=brancher,
         tasks=_train_tasks(config),
-        panels=tuple(_panel(config, name) for name in config.evaluation.panels),
+        panels=tuple(_panel(config, name) for name in panel_names(config)),
+        agent=config.evaluation.baseline(collector),
     )
 
 
@@ -103,6 +106,12 @@ def training_sampling(config: RunConfig) -> Sampling:
 
 def evaluation_sampling(config: RunConfig) -> Sampling:
     return Sampling(config.evaluation.temperature, config.sampling.max_new_tokens)
+
+
+def panel_names(config: RunConfig) -> tuple[str, ...]:
+    """The splits that are evaluated: those of the config, else the protocol's."""
+    evaluation = config.evaluation
+    return evaluation.panels or evaluation.protocol.panels(config.env.evaluation_splits)
 
 
 def _train_tasks(config: RunConfig) -> tuple[Task, ...]:
@@ -123,6 +132,7 @@ def _panel(config: RunConfig, split: str) -> Panel:
             f"evaluation.num_tasks is {count}, but split {split} has {len(tasks)} tasks"
         )
     if count == 0:
-        return Panel(split, tasks)
+        return Panel(split, tasks, tasks_hash(tasks))
     stride = len(tasks) / count
-    return Panel(split, tuple(tasks[int(i * stride)] for i in range(count)))
+    chosen = tuple(tasks[int(i * stride)] for i in range(count))
+    return Panel(split, chosen, tasks_hash(tasks))

@@ -14,7 +14,8 @@ from pathlib import Path
 
 from sero_core.batch import build_batch, build_oracle_batch
 from sero_core.checkpoint import TrainerState, prepare_checkpoint
-from sero_core.evaluate import evaluate
+from sero_core.conditions import evaluation_conditions
+from sero_core.evaluate import evaluate, evaluation_number
 from sero_core.metrics import branch_metrics, evaluation_metrics, rollout_metrics
 from sero_core.rows import oracle_rows, policy_rows
 from sero_core.seeds import derive_seed, derived_random
@@ -136,13 +137,26 @@ def sample_tasks(tasks: Sequence[Task], seed: int, iteration: int, count: int) -
 
 def evaluate_panels(trainer: Trainer, iteration: int) -> tuple[Evaluation, ...]:
     """Every panel under the policy's current weights."""
+    config = trainer.config
     return tuple(
         evaluate(
-            trainer.collector,
+            trainer.agent,
             panel,
-            sampling=evaluation_sampling(trainer.config),
-            seed=trainer.config.evaluation.seed,
+            config.evaluation.protocol,
+            sampling=evaluation_sampling(config),
             iteration=iteration,
+            number=evaluation_number(iteration, config.evaluation.every),
+            conditions=evaluation_conditions(
+                panel,
+                evaluation=config.evaluation,
+                env=config.env,
+                prompt=config.prompt,
+                engine=config.engine,
+                rollout=config.rollout,
+                max_new_tokens=config.sampling.max_new_tokens,
+                builder=trainer.collector.builder,
+                policy=trainer.policy,
+            ),
         )
         for panel in trainer.panels
     )

@@ -220,6 +220,8 @@ def _insert_evaluations(connection: Connection, place: r.Place, payload: Iterati
                 "iteration": place.iteration,
                 "panel": evaluation.panel,
                 "panel_hash": evaluation.panel_hash,
+                "macro_rate": evaluation.macro_rate,
+                "conditions": evaluation.conditions and evaluation.conditions.model_dump(),
                 "created_at": payload.written_at,
             }
             for evaluation in payload.evaluations

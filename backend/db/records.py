@@ -11,10 +11,10 @@ from __future__ import annotations
 from datetime import datetime
 
 from sqlalchemy import BigInteger, Boolean, Double, ForeignKey, Index, Integer, Text, func
-from sqlalchemy.dialects.postgresql import ARRAY
+from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 from sqlalchemy.orm import Mapped, mapped_column
 
-from backend.db.models import Base
+from backend.db.models import Base, Json
 
 Ints = ARRAY(Integer)
 Floats = ARRAY(Double)
@@ -195,6 +195,8 @@ class Evaluation(Base):
     iteration: Mapped[int]
     panel: Mapped[str]
     panel_hash: Mapped[str]
+    macro_rate: Mapped[float | None]
+    conditions: Mapped[Json | None] = mapped_column(JSONB(none_as_null=True))
     created_at: Mapped[datetime]
 
 
@@ -209,6 +211,7 @@ class EvalResult(Base):
     ordinal: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
     task_type: Mapped[str]
     num_tasks: Mapped[int]
+    num_episodes: Mapped[int]
     num_won: Mapped[int]
     rate: Mapped[float]
     low: Mapped[float]
@@ -217,7 +220,7 @@ class EvalResult(Base):
 
 
 class EvalOutcome(Base):
-    """One task of an evaluation, in panel order."""
+    """One episode of an evaluation: by seed, then in panel order."""
 
     __tablename__ = "eval_outcomes"
 
@@ -227,6 +230,7 @@ class EvalOutcome(Base):
     ordinal: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
     task_id: Mapped[str]
     task_type: Mapped[str]
+    seed: Mapped[int | None] = mapped_column(BigInteger)
     is_won: Mapped[bool]
     num_steps: Mapped[int]
 

@@ -52,11 +52,11 @@ BRANCH_STEP_COLUMNS = (
 )
 EVAL_RESULT_COLUMNS = (
     *("run_id", "job_id", "evaluation_id", "ordinal", "task_type"),
-    *("num_tasks", "num_won", "rate", "low", "high", "mean_steps"),
+    *("num_tasks", "num_episodes", "num_won", "rate", "low", "high", "mean_steps"),
 )
 EVAL_OUTCOME_COLUMNS = (
     *("run_id", "job_id", "evaluation_id", "ordinal"),
-    *("task_id", "task_type", "is_won", "num_steps"),
+    *("task_id", "task_type", "seed", "is_won", "num_steps"),
 )
 
 
@@ -177,6 +177,7 @@ def eval_result_rows(place: Place, evaluations: Iterable[EvaluationPayload]) -> 
                 ordinal,
                 result.task_type,
                 result.num_tasks,
+                result.num_episodes,
                 result.num_won,
                 result.rate,
                 result.low,
@@ -195,6 +196,7 @@ def eval_outcome_rows(place: Place, evaluations: Iterable[EvaluationPayload]) ->
                 ordinal,
                 outcome.task_id,
                 outcome.task_type,
+                outcome.seed,
                 outcome.is_won,
                 outcome.num_steps,
             )

@@ -204,10 +204,12 @@ class DepthMapResponse(Schema):
 
 
 class EvalResultInfo(Schema):
-    """`low`, `high`: Wilson interval at 95 %. `task_type` = `all` is the whole panel."""
+    """`rate` is `num_won / num_episodes`; `low`, `high`: its Wilson interval at 95 %. `num_tasks`
+    counts different tasks. `task_type` = `all` is the whole panel."""
 
     task_type: str
     num_tasks: int
+    num_episodes: int
     num_won: int
     rate: Number
     low: Number
@@ -216,14 +218,36 @@ class EvalResultInfo(Schema):
 
 
 class OutcomeInfo(Schema):
+    """One episode. `seed` is null where version 0.1 of the trainer wrote the record."""
+
     task_id: str
     task_type: str
+    seed: int | None
     is_won: bool
     num_steps: int
 
 
+class EvalConditionsInfo(Schema):
+    """What must be equal for two evaluations to be comparable, and which weights were asked."""
+
+    protocol: str
+    baseline: str
+    seeds: list[int]
+    temperature: float
+    max_new_tokens: int
+    max_steps: int
+    env_version: str
+    data_hash: str
+    prompt: str
+    prompt_hash: str
+    engine: str
+    policy_hash: str
+
+
 class EvaluationInfo(Schema):
-    """One panel at one iteration. `outcomes` (every task) only when asked for."""
+    """One panel at one iteration. `outcomes` (every episode) only when asked for. `macro_rate` is
+    the mean over task types. `macro_rate` and `conditions` are null where version 0.1 of the
+    trainer wrote the record."""
 
     run_id: int
     evaluation_id: str
@@ -231,6 +255,8 @@ class EvaluationInfo(Schema):
     iteration: int
     panel: str
     panel_hash: str
+    macro_rate: Number
+    conditions: EvalConditionsInfo | None
     created_at: datetime
     results: list[EvalResultInfo]
     outcomes: list[OutcomeInfo] | None = None

@@ -81,7 +81,7 @@ def success(rollout: pd.DataFrame, evaluations: pd.DataFrame, height: int = 300)
         alt.Tooltip("value:Q", title="success", format=".1%"),
         alt.Tooltip("low:Q", title="low (95 %)", format=".1%"),
         alt.Tooltip("high:Q", title="high (95 %)", format=".1%"),
-        alt.Tooltip("num_tasks:Q", title="tasks"),
+        alt.Tooltip("num_episodes:Q", title="episodes"),
     ]
     layers = [
         training.mark_line(strokeWidth=1.5, opacity=0.75, point=_points(rollout)).encode(
@@ -173,7 +173,7 @@ def intervals(frame: pd.DataFrame, height: int | alt.Step) -> alt.LayerChart:
 
 
 def evaluation_frame(evaluations: Sequence[EvaluationInfo], kind: str = "all") -> pd.DataFrame:
-    """Rows of one task type over iterations: `series`, `x`, `value`, `low`, `high`, `num_tasks`."""
+    """Rows of one task type over iterations, with the interval and the number of episodes."""
     rows = [
         {
             "series": f"evaluation, {PANELS.get(evaluation.panel, evaluation.panel)}",
@@ -181,13 +181,13 @@ def evaluation_frame(evaluations: Sequence[EvaluationInfo], kind: str = "all") -
             "value": result.rate,
             "low": result.low,
             "high": result.high,
-            "num_tasks": result.num_tasks,
+            "num_episodes": result.num_episodes,
         }
         for evaluation in evaluations
         for result in evaluation.results
         if result.task_type == kind
     ]
-    return pd.DataFrame(rows, columns=["series", "x", "value", "low", "high", "num_tasks"])
+    return pd.DataFrame(rows, columns=["series", "x", "value", "low", "high", "num_episodes"])
 
 
 def _legend(num_series: int) -> alt.Legend:

@@ -1,7 +1,8 @@
 """The config's JSON Schema as a form: sections, fields, choices. No field is written by hand.
 
 Understands what pydantic emits for the config classes: `$ref`, `anyOf` with `null` (an optional
-section or value), `oneOf` with a discriminator (a union of parts), `enum`, `const`, enum arrays.
+section or value), `oneOf` with a discriminator (a union of parts), `enum`, `const`, arrays
+of enums and of whole numbers.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal, cast
 
-Kind = Literal["bool", "int", "float", "text", "choice", "choices", "const"]
+Kind = Literal["bool", "int", "float", "text", "choice", "choices", "ints", "const"]
 Json = Mapping[str, object]
 Path = tuple[str, ...]
 
@@ -88,6 +89,8 @@ def collect(section: Section, values: Mapping[str, object], base: Json) -> dict[
             given = int(given)
         if field.kind == "choices":
             given = list(cast("list[str]", given))
+        if field.kind == "ints" and isinstance(given, str):
+            given = [_whole(part) for part in given.split(",") if part.strip()]
         result[field.path[-1]] = given
     for child in section.sections:
         inside = lookup(base, child.path, None)
@@ -228,6 +231,8 @@ def _kind(root: Json, node: Json, path: Path) -> tuple[Kind, tuple[str, ...]]:
         items = _resolve(root, cast(Json, node["items"]))
         if "enum" in items:
             return "choices", tuple(str(item) for item in cast("list[object]", items["enum"]))
+        if items.get("type") == "integer":
+            return "ints", ()
     simple: dict[object, Kind] = {
         "boolean": "bool",
         "integer": "int",
@@ -238,6 +243,12 @@ def _kind(root: Json, node: Json, path: Path) -> tuple[Kind, tuple[str, ...]]:
     if kind is None:
         raise FormError(f"{'.'.join(path)}: the form cannot draw {dict(node)!r}")
     return kind, ()
+
+
+def _whole(text: str) -> int | str:
+    """A number of a list as typed; what is none stays text, for the API to name."""
+    text = text.strip()
+    return int(text) if text.removeprefix("-").isdecimal() else text
 
 
 def _bounds(node: Json) -> str:

@@ -105,11 +105,25 @@ def evaluation(items: Sequence[EvaluationInfo]) -> pd.DataFrame:
         for result in item.results:
             row = cells.setdefault(result.task_type, {})
             row[f"{name}: success (95 %)"] = format.interval(result.rate, result.low, result.high)
-            row[f"{name}: won"] = f"{result.num_won} / {result.num_tasks}"
+            row[f"{name}: won"] = f"{result.num_won} / {result.num_episodes}"
             row[f"{name}: steps"] = format.number(result.mean_steps, 1)
     ordered = sorted(cells, key=_type_rank)
     table = pd.DataFrame({"task type": format.task_type(kind), **cells[kind]} for kind in ordered)
     return table.fillna("–")
+
+
+def conditions(items: Sequence[EvaluationInfo]) -> pd.DataFrame:
+    """What the newest evaluation of each panel was measured under: a row per condition."""
+    newest = {item.panel: item for item in sorted(items, key=lambda item: item.iteration)}
+    cells: dict[str, dict[str, str]] = {}
+    for panel, item in newest.items():
+        name = charts.PANELS.get(panel, panel)
+        found = item.conditions.model_dump() if item.conditions else {}
+        rows = {"macro": format.percent(item.macro_rate), "panel hash": item.panel_hash, **found}
+        for key, value in rows.items():
+            text = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+            cells.setdefault(key.replace("_", " "), {})[name] = text
+    return pd.DataFrame({"condition": key, **row} for key, row in cells.items()).fillna("–")
 
 
 def interval_frame(response: CompareResponse, panel: str) -> pd.DataFrame:
@@ -122,7 +136,7 @@ def interval_frame(response: CompareResponse, panel: str) -> pd.DataFrame:
             "rate": result.rate,
             "low": result.low,
             "high": result.high,
-            "count": f"{result.num_won} of {result.num_tasks}",
+            "count": f"{result.num_won} of {result.num_episodes}",
             "rank": _type_rank(result.task_type),
         }
         for item in response.evaluations
@@ -140,7 +154,7 @@ def compared_evaluations(response: CompareResponse, panel: str) -> pd.DataFrame:
         items = [e for e in response.evaluations if e.run_id == run.id and e.panel == panel]
         for item in items:
             results = sorted(item.results, key=lambda result: _type_rank(result.task_type))
-            total = max((result.num_tasks for result in results), default=0)
+            total = max((result.num_episodes for result in results), default=0)
             row = {"run": format.run_label(run), "at": f"iteration {item.iteration}"}
             row["tasks"] = str(total)
             for result in results:

@@ -6,9 +6,11 @@ import hashlib
 import os
 import shutil
 import tempfile
+from importlib.metadata import version
 from pathlib import Path
 
 from sero_core.envs.alfworld.env import AlfworldEnv as AlfworldGame
+from sero_core.envs.alfworld.game import ENGINE_VERSION
 from sero_core.envs.alfworld.generator import generate
 from sero_core.envs.alfworld.tasks import list_tasks
 from sero_core.sections import AlfworldEnv, GeneratedGames
@@ -18,6 +20,13 @@ from sero_core.types import Environment, Task
 def make_env(config: AlfworldEnv) -> Environment:
     """One reusable environment."""
     return AlfworldGame(engine=config.engine)
+
+
+def env_version(config: AlfworldEnv) -> str:
+    """What plays the games: our engine's version, or those of the stock packages."""
+    if config.engine == "native":
+        return f"alfworld native {ENGINE_VERSION}"
+    return f"alfworld {version('alfworld')}, textworld {version('textworld')}"
 
 
 def load_tasks(config: AlfworldEnv, split: str) -> tuple[Task, ...]:

@@ -207,6 +207,10 @@ def test_evaluations_and_checkpoints(
     expected = [(p.iteration, e) for p in payloads for e in p.evaluations]
     for info, (iteration, evaluation) in zip(found, expected, strict=True):
         assert (info.iteration, info.panel) == (iteration, evaluation.panel)
+        assert info.macro_rate == evaluation.macro_rate
+        assert info.conditions is not None
+        assert evaluation.conditions is not None
+        assert info.conditions.model_dump() == evaluation.conditions.model_dump()
         assert [r.model_dump() for r in info.results] == [
             r.model_dump() for r in evaluation.results
         ]

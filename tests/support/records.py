@@ -18,6 +18,8 @@ from sero_core.types import (
     CheckpointRecord,
     Completion,
     Episode,
+    EvalConditions,
+    EvalOutcome,
     EvalResult,
     Evaluation,
     Group,
@@ -36,6 +38,20 @@ ACTIONS = (
     "take cd 3 from drawer 2",
     'examine "mug" {1}',
     "look",
+)
+CONDITIONS = EvalConditions(
+    protocol="fixed",
+    baseline="zero_shot",
+    seeds=(1000,),
+    temperature=0.4,
+    max_new_tokens=512,
+    max_steps=50,
+    env_version="alfworld native 1",
+    data_hash="d" * 16,
+    prompt="standard, history 2",
+    prompt_hash="e" * 16,
+    engine="transformers 5.24.0, torch 2.13.0, float32 on cpu",
+    policy_hash="a" * 16,
 )
 ODD_TEXTS = ("caf\u00e9 \u2615", "\U0001f9ed compass", 'quote " and \\ {brace}', "nul \0 here", "")
 
@@ -198,15 +214,32 @@ def _branch_step(
 
 def _evaluation(rng: np.random.Generator, iteration: int, panel: str, prefix: str) -> Evaluation:
     outcomes = tuple(
-        (f"{panel}/{i}", TASK_TYPES[i % 3], bool(rng.random() < 0.5), int(rng.integers(1, 30)))
+        EvalOutcome(
+            f"{panel}/{i}",
+            TASK_TYPES[i % 3],
+            seed=1000,
+            is_won=bool(rng.random() < 0.5),
+            num_steps=int(rng.integers(1, 30)),
+        )
         for i in range(12)
     )
     results: list[EvalResult] = []
     for task_type in ("all", *TASK_TYPES):
-        mine = [o for o in outcomes if task_type in ("all", o[1])]
-        num_won = sum(o[2] for o in mine)
+        mine = [o for o in outcomes if task_type in ("all", o.task_type)]
+        num_won = sum(o.is_won for o in mine)
         rate = num_won / len(mine)
-        steps = float(np.mean([o[3] for o in mine]))
-        results.append(EvalResult(panel, task_type, len(mine), num_won, rate, rate / 2, 1.0, steps))
+        steps = float(np.mean([o.num_steps for o in mine]))
+        results.append(
+            EvalResult(panel, task_type, len(mine), len(mine), num_won, rate, rate / 2, 1.0, steps)
+        )
     evaluation_id = f"{prefix}i{iteration}-{panel}"
-    return Evaluation(evaluation_id, iteration, panel, "f" * 64, tuple(results), outcomes)
+    return Evaluation(
+        evaluation_id=evaluation_id,
+        iteration=iteration,
+        panel=panel,
+        panel_hash="f" * 64,
+        macro_rate=float(np.mean([result.rate for result in results[1:]])),
+        conditions=CONDITIONS,
+        results=tuple(results),
+        outcomes=outcomes,
+    )

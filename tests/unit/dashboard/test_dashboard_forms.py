@@ -9,7 +9,7 @@ import typing
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 
 from dashboard.view import forms, toml
 from sero_core.config import RunConfig
@@ -79,6 +79,14 @@ def test_inputs_replace_values() -> None:
     assert {key for key, _, _ in changed} == set(values)
 
 
+def test_a_list_of_numbers_is_written_with_commas() -> None:
+    values = {"evaluation.seeds": "3, 1,-2"}
+    assert forms.collect(FORM, values, DEFAULTS)["evaluation"]["seeds"] == [3, 1, -2]  # pyright: ignore
+    wrong = forms.collect(FORM, {"evaluation.seeds": "3, x"}, DEFAULTS)
+    with pytest.raises(ValidationError, match="seeds"):
+        RunConfig.model_validate(wrong)
+
+
 def test_help_bounds_and_choices_come_from_the_schema() -> None:
     by_name = {field.dotted: field for field in forms.all_fields(FORM)}
     assert by_name["rollout.num_tasks"].bounds == "at least 1, at most 4096"
@@ -89,7 +97,7 @@ def test_help_bounds_and_choices_come_from_the_schema() -> None:
 
 
 def test_something_that_cannot_be_drawn_is_an_error_that_names_it() -> None:
-    schema = {"properties": {"odd": {"type": "array", "items": {"type": "integer"}}}}
+    schema = {"properties": {"odd": {"type": "array", "items": {"type": "object"}}}}
     with pytest.raises(forms.FormError, match="odd"):
         forms.build(schema)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from typing import get_args
 
@@ -23,6 +24,7 @@ from backend.schemas import (
     RunSummary,
 )
 from dashboard.view import badges, charts, format, series, tables
+from tests.support.records import CONDITIONS
 
 Series = dict[str, object]
 NOW = datetime(2026, 11, 30, 12, 0, tzinfo=UTC)
@@ -83,11 +85,14 @@ def response(*items: Series) -> MetricsResponse:
     )
 
 
-def evaluation(panel: str, iteration: int, rate: float, run_id: int = 12) -> EvaluationInfo:
+def evaluation(
+    panel: str, iteration: int, rate: float, run_id: int = 12, *, is_old: bool = False
+) -> EvaluationInfo:
     results = [
         {
             "task_type": kind,
             "num_tasks": 100,
+            "num_episodes": 100,
             "num_won": round(100 * rate),
             "rate": rate,
             "low": rate - 0.1,
@@ -104,6 +109,8 @@ def evaluation(panel: str, iteration: int, rate: float, run_id: int = 12) -> Eva
             "iteration": iteration,
             "panel": panel,
             "panel_hash": "f",
+            "macro_rate": rate / 2,
+            "conditions": None if is_old else asdict(CONDITIONS),
             "created_at": NOW,
             "results": results,
         }
@@ -260,6 +267,14 @@ class TestTables:
         assert list(table["task type"]) == ["Pick", "Pick two", "All"]
         assert table["seen: success (95 %)"][0] == "50.0 % (40.0–60.0)"
         assert table["seen: won"][0] == "50 / 100"
+
+    def test_conditions_of_the_newest_evaluations(self) -> None:
+        items = [evaluation("valid_seen", 0, 0.1), evaluation("valid_unseen", 0, 0.1, is_old=True)]
+        table = tables.conditions(items).set_index("condition")
+        assert table.loc["protocol"].to_dict() == {"seen": "fixed", "unseen": "–"}
+        assert table.loc["policy hash", "seen"] == "a" * 16
+        assert table.loc["seeds", "seen"] == "1000"
+        assert table.loc["macro", "seen"] == "5.0 %"
 
     def test_compare(self) -> None:
         data = CompareResponse.model_validate(

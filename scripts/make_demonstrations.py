@@ -1,0 +1,187 @@
+"""Make the worked examples of the prompting baselines: `sero_core/baselines/data/`.
+
+    python scripts/make_demonstrations.py [OUT]
+
+Examples are episodes of our own unprivileged oracles on training tasks of our own generators, with
+thoughts from the templates below. Their seed is no run's: no example is a task that any config
+trains or evaluates on. The same code writes the same bytes on every machine.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from statistics import median_low
+
+from sero_core.baselines.demonstrations import (
+    FOLDER,
+    Demonstration,
+    DemonstrationFile,
+    DemonstrationStep,
+)
+from sero_core.envs.alfworld.env import AlfworldEnv
+from sero_core.envs.alfworld.generator import generate
+from sero_core.envs.alfworld.plan import LIGHT, TWO, Goal
+from sero_core.envs.alfworld.tasks import TASK_TYPES, list_tasks
+from sero_core.oracles.explorer import ExplorerOracle
+from sero_core.oracles.goal import goal_from_file
+from sero_core.prompts import task_text
+from sero_core.types import Environment, Observation, Oracle, Prefix, Task
+
+SEED = 910_401
+GAMES_PER_TYPE = 12
+PER_TYPE = 2
+MAX_STEPS = 50
+CHANGES = {"clean": "clean", "heat": "heat", "cool": "cool"}
+
+
+def main(out: Path) -> None:
+    out.mkdir(parents=True, exist_ok=True)
+    write(out, "alfworld", alfworld())
+
+
+def write(out: Path, env: str, demonstrations: Sequence[Demonstration]) -> None:
+    content = DemonstrationFile(
+        env=env, made_by="scripts/make_demonstrations.py", demonstrations=tuple(demonstrations)
+    )
+    text = json.dumps(content.model_dump(mode="json"), indent=1, ensure_ascii=False)
+    (out / f"{env}.json").write_text(text + "\n")
+    print(f"{out / env}.json: {len(demonstrations)} demonstrations")
+
+
+def alfworld() -> list[Demonstration]:
+    """For each task type the two episodes of the most typical length, in different rooms."""
+    counts = {"train": GAMES_PER_TYPE * len(TASK_TYPES), "valid_seen": 0, "valid_unseen": 0}
+    chosen: list[Demonstration] = []
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder) / "games"
+        generate(root, seed=SEED, difficulty="normal", counts=counts)
+        tasks = list_tasks(root, "train")
+        for task_type in TASK_TYPES:
+            mine = [task for task in tasks if task.task_type == task_type]
+            chosen += typical([demonstrate(task) for task in mine])
+    return chosen
+
+
+def demonstrate(task: Task) -> Demonstration:
+    """An episode of the explorer, which knows only what the episode has shown."""
+    env, goal = AlfworldEnv(), goal_from_file(task.path, task.content_hash)
+    thinker = Thinker(goal)
+    return play(env, ExplorerOracle()(), task, thinker.think)
+
+
+def play(
+    env: Environment, oracle: Oracle, task: Task, think: Callable[[Observation, str], str]
+) -> Demonstration:
+    """Errors: `RuntimeError` when the oracle does not win."""
+    observation = env.reset(task)
+    goal = task_text(observation.text)
+    oracle.start(Prefix(task, (), observation, env))
+    steps: list[DemonstrationStep] = []
+    while not observation.is_terminated and len(steps) < MAX_STEPS:
+        action = oracle.act(observation)
+        thought = think(observation, action)
+        steps.append(
+            DemonstrationStep(observation=observation.text, thought=thought, action=action)
+        )
+        observation = env.step(action)
+    if not observation.is_won:
+        raise RuntimeError(f"the oracle did not win {task.task_id}")
+    return Demonstration(
+        task_id=task.task_id,
+        task_type=task.task_type,
+        goal=goal,
+        steps=tuple(steps),
+        final_observation=observation.text,
+    )
+
+
+def typical(demonstrations: Sequence[Demonstration]) -> list[Demonstration]:
+    """Those nearest to the median length; the first of each room, ties by task id."""
+    middle = median_low(len(item.steps) for item in demonstrations)
+    ordered = sorted(demonstrations, key=lambda d: (abs(len(d.steps) - middle), d.task_id))
+    by_goal: dict[str, Demonstration] = {}
+    for item in ordered:
+        by_goal.setdefault(item.goal, item)
+    return list(by_goal.values())[:PER_TYPE]
+
+
+class Thinker:
+    """Short thoughts for ALFWorld actions, in the order of an episode."""
+
+    def __init__(self, goal: Goal) -> None:
+        self.goal = goal
+        self.change = next((word for word in CHANGES if f"_{word}_" in goal.task_type), "")
+        self.held = ""
+        self.num_placed = 0
+        self.num_steps = 0
+        self.is_changed = False
+
+    def think(self, observation: Observation, action: str) -> str:
+        """The thought before an action; remembers what the action does."""
+        self.num_steps += 1
+        verb, _, rest = action.partition(" ")
+        thought = self._plan() + self._thought(observation, verb, rest)
+        if verb == "take":
+            self.held = rest.partition(" from ")[0]
+        elif verb == "move":
+            self.held, self.num_placed = "", self.num_placed + 1
+        elif verb in CHANGES:
+            self.is_changed = True
+        return thought
+
+    def _plan(self) -> str:
+        """What the first thought says about the whole task."""
+        if self.num_steps > 1:
+            return ""
+        target, parent = _a(self.goal.target), _a(self.goal.parent)
+        if self.goal.task_type == LIGHT:
+            return f"I need to find {target}, take it, and turn on {parent} while I hold it. "
+        if self.goal.task_type == TWO:
+            kind = self.goal.target
+            return f"I need to put two things of kind {kind} in or on {parent}, one by one. "
+        change = f", {self.change} it," if self.change else ""
+        return f"I need to find {target}{change} and put it in or on {parent}. "
+
+    def _thought(self, observation: Observation, verb: str, rest: str) -> str:
+        place = rest.removeprefix("to ").rpartition(" with " if " with " in rest else " to ")[2]
+        if verb == "go":
+            return self._going(place)
+        if verb == "open":
+            return f"The {rest} is closed, so I open it."
+        if verb == "take":
+            return f"There is the {rest.partition(' from ')[0]}. I take it."
+        if verb == "move":
+            return f"I am at the {place} and put the {self.held} there."
+        if verb in CHANGES:
+            return f"Now I {verb} the {self.held} with the {place}."
+        if verb == "use":
+            return f"I hold the {self.held}, and here is the {rest}. I turn it on."
+        raise RuntimeError(f"no thought for action {verb!r} after {observation.text!r}")
+
+    def _going(self, place: str) -> str:
+        kind = place.rpartition(" ")[0]
+        if self.held and self.change and not self.is_changed:
+            return f"I hold the {self.held}. To {self.change} it I go to the {place}."
+        if self.held and self.goal.task_type == LIGHT:
+            return f"I hold the {self.held}. Next I go to the {place}, where a light may be."
+        if self.held and kind == self.goal.parent:
+            return f"I hold the {self.held}. I bring it to the {place}."
+        if self.held:
+            return f"I hold the {self.held}. I go to the {place}."
+        if self.num_placed:
+            return f"One is done. I look for another {self.goal.target} at the {place}."
+        if self.num_steps == 1:
+            return f"It may be at the {place}, so I look there first."
+        return f"I see no {self.goal.target} to take here. Next I look at the {place}."
+
+
+def _a(kind: str) -> str:
+    return f"an {kind}" if kind[0] in "aeiou" else f"a {kind}"
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]) if len(sys.argv) > 1 else FOLDER)
