@@ -18,7 +18,6 @@ from backend import cli_admin
 from backend.settings import Settings
 from sero_core.cli import app
 
-ENDED = ("succeeded", "failed", "cancelled")
 ApiPort = Annotated[int, typer.Option("--api-port", envvar="API_PORT", min=1, max=65535)]
 DashboardPort = Annotated[
     int, typer.Option("--dashboard-port", envvar="DASHBOARD_PORT", min=1, max=65535)
@@ -183,13 +182,14 @@ def logs(
 ) -> None:
     """The log of a run."""
     from backend.client import SeroClient
+    from backend.schemas import JOB_ENDED
 
     with _clear_errors(), SeroClient(Settings.from_env().api_url) as client:
         page = client.log(run_id)
         while True:
             for line in page.lines:
                 _say(line.text)
-            if not page.lines and (not follow or client.run(run_id).status in ENDED):
+            if not page.lines and (not follow or client.run(run_id).status in JOB_ENDED):
                 return
             if not page.lines:
                 time.sleep(1.0)

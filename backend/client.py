@@ -119,13 +119,29 @@ class SeroClient:
     def run(self, run_id: int) -> s.RunDetail:
         return self._get(f"/runs/{run_id}", s.RunDetail)
 
+    def stop_run(self, run_id: int) -> s.RunDetail:
+        """A queued run ends at once; a running one writes a checkpoint first (`stopping`)."""
+        return self._post(f"/runs/{run_id}/stop", s.RunDetail)
+
     def cancel_run(self, run_id: int) -> s.RunDetail:
-        """A queued run ends at once; a running one is asked to stop (status `stopping`)."""
+        """A queued run ends at once; a running one is killed."""
         return self._post(f"/runs/{run_id}/cancel", s.RunDetail)
 
-    def create_job(self, run_id: int, request: s.JobRequest) -> s.JobInfo:
-        """Queue a branch or evaluate job on a checkpoint of the run."""
-        return self._post(f"/runs/{run_id}/jobs", s.JobInfo, request)
+    def resume_run(self, run_id: int) -> s.RunDetail:
+        """Go on from the newest checkpoint of a run that was stopped or failed."""
+        return self._post(f"/runs/{run_id}/resume", s.RunDetail)
+
+    def extend_run(self, run_id: int, num_iterations: int) -> s.RunDetail:
+        """Train an ended run on, up to a new total of iterations."""
+        request = s.ExtendRequest(num_iterations=num_iterations)
+        return self._post(f"/runs/{run_id}/extend", s.RunDetail, request)
+
+    def create_job(
+        self, run_id: int, request: s.JobRequest, idempotency_key: str | None = None
+    ) -> s.JobInfo:
+        """Queue a job on a checkpoint or on stored rows of the run."""
+        headers = {} if idempotency_key is None else {"Idempotency-Key": idempotency_key}
+        return self._post(f"/runs/{run_id}/jobs", s.JobInfo, request, headers)
 
     # ---- what a run wrote
 
@@ -233,9 +249,43 @@ class SeroClient:
 
     # ---- operation
 
-    def jobs(self, *, state: s.JobState | None = None, limit: int = 100) -> s.JobsResponse:
+    def jobs(
+        self,
+        *,
+        state: s.JobState | None = None,
+        kind: s.JobKind | None = None,
+        run_id: int | None = None,
+        limit: int = 100,
+        cursor: str | None = None,
+    ) -> s.JobPage:
         """Running and waiting jobs first, in the order of the queue; then the newest ended ones."""
-        return self._get("/jobs", s.JobsResponse, {"state": state, "limit": limit})
+        params = {"state": state, "kind": kind, "run_id": run_id, "limit": limit, "cursor": cursor}
+        return self._get("/jobs", s.JobPage, params)
+
+    def job(self, job_id: int) -> s.JobInfo:
+        return self._get(f"/jobs/{job_id}", s.JobInfo)
+
+    def stop_job(self, job_id: int) -> s.JobInfo:
+        return self._post(f"/jobs/{job_id}/stop", s.JobInfo)
+
+    def cancel_job(self, job_id: int) -> s.JobInfo:
+        return self._post(f"/jobs/{job_id}/cancel", s.JobInfo)
+
+    def retry_job(self, job_id: int) -> s.JobInfo:
+        return self._post(f"/jobs/{job_id}/retry", s.JobInfo)
+
+    def set_priority(self, job_id: int, priority: int) -> s.JobInfo:
+        """Larger is sooner."""
+        request = s.PriorityRequest(priority=priority)
+        return self._post(f"/jobs/{job_id}/priority", s.JobInfo, request)
+
+    def move_job(self, job_id: int, before: int | None = None) -> s.JobInfo:
+        """Right before another waiting job; None: to the front."""
+        return self._post(f"/jobs/{job_id}/move", s.JobInfo, s.MoveRequest(before=before))
+
+    def drain_worker(self, worker_id: str, *, is_draining: bool = True) -> s.WorkersResponse:
+        verb = "drain" if is_draining else "undrain"
+        return self._post(f"/workers/{worker_id}/{verb}", s.WorkersResponse)
 
     def workers(self) -> s.WorkersResponse:
         return self._get("/workers", s.WorkersResponse)

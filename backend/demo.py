@@ -23,7 +23,7 @@ from sero_core.config import load_config
 PRESET = "sero_demo"
 POLL_S = 1.0
 TICK_S = 0.2
-ENDED = ("succeeded", "failed", "cancelled")
+ENDED = ("succeeded", "failed", "cancelled", "skipped")
 
 
 class Display(Protocol):

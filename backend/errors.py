@@ -20,6 +20,9 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from backend.db.paging import InvalidCursor
+from backend.db.queries.control import NotPossible
+from backend.db.queries.quotas import QuotaExceeded
+from backend.db.queries.submit import IdempotencyConflict
 from backend.schemas import ErrorInfo, ErrorResponse, FieldError
 from backend.security.limits import BodyTooLarge
 from backend.validation import field_errors
@@ -50,6 +53,11 @@ class Conflict(ApiProblem):
     code = "conflict"
 
 
+class TooMany(ApiProblem):
+    status = HTTPStatus.TOO_MANY_REQUESTS
+    code = "quota_exceeded"
+
+
 class InvalidRequest(ApiProblem):
     status = HTTPStatus.UNPROCESSABLE_ENTITY
     code = "invalid_request"
@@ -62,6 +70,8 @@ def install(app: FastAPI, allowed_hosts: Sequence[str]) -> None:
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _http)
     app.add_exception_handler(InvalidCursor, _cursor)
+    for kind in _SAID_BY_QUERIES:
+        app.add_exception_handler(kind, _said_by_query)
     app.add_exception_handler(OperationalError, _database)
     app.add_exception_handler(PoolTimeout, _database)
 
@@ -158,6 +168,17 @@ async def _cursor(request: Request, error: Exception) -> JSONResponse:
     allowed = "the `next_cursor` of the page before"
     problem = FieldError(field="cursor", message=str(error), allowed=allowed)
     return await _problem(request, InvalidRequest(problem.message, [problem]))
+
+
+_SAID_BY_QUERIES: dict[type[Exception], type[ApiProblem]] = {
+    IdempotencyConflict: Conflict,
+    NotPossible: Conflict,
+    QuotaExceeded: TooMany,
+}
+
+
+async def _said_by_query(request: Request, error: Exception) -> JSONResponse:
+    return await _problem(request, _SAID_BY_QUERIES[type(error)](str(error)))
 
 
 async def _http(request: Request, error: Exception) -> JSONResponse:

@@ -6,7 +6,7 @@ import tomllib
 from pathlib import Path
 from typing import cast
 
-from pydantic import JsonValue, ValidationError
+from pydantic import ValidationError
 
 from backend.errors import InvalidRequest
 from backend.schemas import Config, FieldError, Preset, SubmitRequest
@@ -21,23 +21,38 @@ def load_presets(folder: Path) -> list[Preset]:
     return [_load(path) for path in sorted(folder.glob("*.toml"))]
 
 
-def to_config(request: SubmitRequest, folder: Path) -> RunConfig:
-    """The config that a request asks for. Errors: `InvalidRequest` naming each wrong field."""
-    if (request.config is None) == (request.preset is None):
+def to_config(request: SubmitRequest, folder: Path, parent: Config | None = None) -> RunConfig:
+    """The config that a request asks for; `parent` is that of the run `from_run`.
+
+    Errors: `InvalidRequest` naming each wrong field.
+    """
+    data = base_config(request, folder, parent)
+    return parse(merge(data, request.overrides), name=request.name)
+
+
+def base_config(request: SubmitRequest, folder: Path, parent: Config | None) -> Config:
+    """The config below the request's overrides. Errors: `InvalidRequest`."""
+    given = [request.config, request.preset, request.from_run]
+    if sum(value is not None for value in given) != 1:
         problem = FieldError(
-            field="config", message="give either a config or a preset", allowed="one of the two"
+            field="config",
+            message="give exactly one of a config, a preset and a run to clone",
+            allowed="one of the three: config, preset, from_run",
         )
-        raise InvalidRequest("a run needs a config or a preset", [problem])
-    data: dict[str, JsonValue] = {} if request.config is None else request.config
+        raise InvalidRequest("a run needs a config, a preset or a run to clone", [problem])
     if request.preset is not None:
-        data = _preset(request.preset, folder).overrides
-    data = merge(data, request.overrides)
-    if request.name is not None:
-        data = {**data, "name": request.name}
+        return _preset(request.preset, folder).overrides
+    return request.config if request.config is not None else parent or {}
+
+
+def parse(data: Config, name: str | None = None, prefix: str = "") -> RunConfig:
+    """Errors: `InvalidRequest` naming each wrong field, with `prefix` before it."""
+    if name is not None:
+        data = {**data, "name": name}
     try:
         return RunConfig.model_validate(data)
     except ValidationError as error:
-        fields = field_errors(error.errors(), data, SCHEMA)
+        fields = field_errors(error.errors(), data, SCHEMA, prefix)
         raise InvalidRequest(f"the config has {len(fields)} wrong field(s)", fields) from None
 
 

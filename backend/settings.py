@@ -10,6 +10,9 @@
 | `SERO_CONFIGS` | `configs` beside the packages | folder of the presets |
 | `SERO_LEASE_S`, `SERO_HEARTBEAT_S` | 60, 15 | how long a silent worker keeps its job; its beat |
 | `SERO_MAX_ATTEMPTS` | 3 | attempts that may fail before the job fails |
+| `SERO_LABELS` | none | what this worker offers, as in `gpu,a100`: jobs that ask for it come here |
+| `SERO_DEVICES` | none | devices it hands out, as in `0,1,2`: a job sees only those it was given |
+| `SERO_SLOTS` | one per device | jobs that it runs at once |
 | `SERO_ALLOWED_HOSTS` | `127.0.0.1,localhost,testserver` | Host headers the API answers to |
 | `SERO_REQUIRE_TOKEN` | empty | `1`: a token also over loopback (elsewhere always) |
 | `SERO_ROOTS` | see `default_roots` | folders that configs may name, separated by `:` |
@@ -43,6 +46,9 @@ class Settings(BaseModel):
     lease_s: float = Field(default=60.0, gt=0)
     heartbeat_s: float = Field(default=15.0, gt=0)
     max_attempts: int = Field(default=3, ge=1)
+    labels: tuple[str, ...] = ()
+    devices: tuple[str, ...] = ()
+    slots: int | None = Field(default=None, ge=1, le=256)
     allowed_hosts: tuple[str, ...] = ("127.0.0.1", "localhost", "testserver")
     require_token: bool = False
     roots: tuple[Path, ...] = ()
@@ -75,6 +81,11 @@ class Settings(BaseModel):
         return self
 
     @property
+    def num_slots(self) -> int:
+        """Jobs that a worker runs at once: as given, else one per device, at least one."""
+        return self.slots or max(1, len(self.devices))
+
+    @property
     def runs_dir(self) -> Path:
         """Folder of all run directories."""
         return self.home / "runs"
@@ -93,8 +104,9 @@ class Settings(BaseModel):
         values: dict[str, object] = {
             name: source[variable] for name, variable in _VARIABLES.items() if source.get(variable)
         }
-        if hosts := source.get("SERO_ALLOWED_HOSTS"):
-            values["allowed_hosts"] = tuple(host.strip() for host in hosts.split(","))
+        for name, variable in _LISTS.items():
+            if given := source.get(variable):
+                values[name] = tuple(part.strip() for part in given.split(",") if part.strip())
         if roots := source.get("SERO_ROOTS"):
             values["roots"] = tuple(Path(root) for root in roots.split(os.pathsep) if root)
         if endpoints := source.get("SERO_ENDPOINTS"):
@@ -123,4 +135,10 @@ _VARIABLES = {
     "require_token": "SERO_REQUIRE_TOKEN",
     "max_body_bytes": "SERO_MAX_BODY_BYTES",
     "max_import_bytes": "SERO_MAX_IMPORT_BYTES",
+    "slots": "SERO_SLOTS",
+}
+_LISTS = {
+    "allowed_hosts": "SERO_ALLOWED_HOSTS",
+    "labels": "SERO_LABELS",
+    "devices": "SERO_DEVICES",
 }

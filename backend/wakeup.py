@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from typing import Protocol, cast
 
 from celery import Celery
@@ -11,7 +12,13 @@ from kombu.exceptions import OperationalError
 
 log = logging.getLogger("sero.wakeup")
 TASK = "worker.run_job"
+QUEUE = "celery"
 CONNECT_TIMEOUT_S = 1.0
+
+
+def label_queue(label: str) -> str:
+    """The queue of the workers with a label."""
+    return f"label.{label}"
 
 
 class Wakeups:
@@ -30,10 +37,15 @@ class Wakeups:
             },
         )
 
-    def send(self, job_id: int) -> str | None:
-        """None = sent; otherwise why not. The job stays queued and is sent again later."""
+    def send(self, job_id: int, labels: Sequence[str] = ()) -> str | None:
+        """None = sent; otherwise why not. The job stays queued, and a worker finds it later.
+
+        A job that asks for labels goes to the workers of the first one. A worker that cannot take
+        it leaves it alone; another one then finds it by itself within seconds.
+        """
         try:
-            self._app.send_task(TASK, args=[job_id])
+            queue = label_queue(labels[0]) if labels else QUEUE
+            self._app.send_task(TASK, args=[job_id], queue=queue)
         except OperationalError as error:
             log.warning("wake-up of job %s was not sent: %s", job_id, error)
             return f"the broker does not answer: {error}"

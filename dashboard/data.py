@@ -208,7 +208,7 @@ def compare(run_ids: tuple[int, ...]) -> Fetched[s.CompareResponse]:
     return _get(("compare", run_ids), 5.0, lambda: client().compare(run_ids))
 
 
-def jobs(state: s.JobState | None) -> Fetched[s.JobsResponse]:
+def jobs(state: s.JobState | None) -> Fetched[s.JobPage]:
     return _get(("jobs", state), LIVE_S, lambda: client().jobs(state=state))
 
 

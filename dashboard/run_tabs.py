@@ -31,7 +31,7 @@ LOG_LINES = 400
 def status(run: RunDetail, as_of: datetime) -> None:
     """State, sign of life, and the newest numbers."""
     ui.run_header_badges(run, as_of)
-    if run.reason and run.status in ("failed", "cancelled"):
+    if run.reason and run.status in ("failed", "cancelled", "skipped"):
         st.warning(format.plain(run.reason), icon=":material/info:")
     columns = st.columns(6)
     columns[0].metric("iteration", format.progress(run))

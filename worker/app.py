@@ -1,4 +1,4 @@
-"""The Celery application: one job at a time, in a spawned process, and a message is only a wake-up.
+"""The Celery application: a spawned process for each slot, and a message is only a wake-up.
 
     celery -A worker.app worker
 
@@ -19,7 +19,12 @@ RUN_JOB = "worker.run_job"
 VISIBILITY_TIMEOUT_S = 3600
 
 
-def make_app(broker_url: str) -> Celery:
+def own_queue(worker_id: str) -> str:
+    """The queue that only this worker reads, beside the common one and those of its labels."""
+    return f"worker.{worker_id}"
+
+
+def make_app(broker_url: str, num_slots: int = 1) -> Celery:
     """The application, for the worker and for everyone who sends wake-ups."""
     made = Celery("sero", broker=broker_url, include=["worker.tasks"])
     made.conf.update(
@@ -27,7 +32,7 @@ def make_app(broker_url: str) -> Celery:
         task_ignore_result=True,
         task_acks_late=False,
         worker_pool="prefork",
-        worker_concurrency=1,
+        worker_concurrency=num_slots,
         worker_pool_start_method="spawn",
         worker_prefetch_multiplier=1,
         worker_disable_prefetch=True,
@@ -47,4 +52,5 @@ def make_app(broker_url: str) -> Celery:
     return made
 
 
-app = make_app(Settings.from_env().broker_url)
+_settings = Settings.from_env()
+app = make_app(_settings.broker_url, _settings.num_slots)

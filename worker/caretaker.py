@@ -21,7 +21,7 @@ from sqlalchemy import Connection
 from backend.db.engine import make_engine
 from backend.db.queries import jobs, workers
 from backend.settings import Settings
-from worker.app import QUEUE, RUN_JOB
+from worker.app import RUN_JOB, own_queue
 from worker.notes import Notes
 from worker.retry import AWAY
 
@@ -123,26 +123,31 @@ class Caretaker:
             os.getpid(),
             version("sero-lab"),
             lease_s,
+            labels=self._settings.labels,
+            devices=self._settings.devices,
+            num_slots=self._settings.num_slots,
         )
         was_registered, self._is_registered = self._is_registered, True
         return was_registered
 
     def _look_after_jobs(self, min_age_s: float) -> None:
-        """Put expired jobs back; send a wake-up where jobs wait and the broker holds no message."""
+        """Put expired jobs back; wake this worker up for jobs that it could take.
+
+        The jobs table is the outbox: whatever happened to the message of a job (the API died before
+        sending it, the broker lost it, another worker got it), some worker finds the job here.
+        """
         with self._engine.begin() as connection:
             lost = jobs.reap_expired(connection)
         for job_id in lost:
             log.warning("job %d went back to the queue: its worker went silent", job_id)
-            self._wake_up(job_id)
         with self._engine.begin() as connection:
-            waiting = jobs.queued_job_ids(connection, min_age_s)
-        if waiting and not lost and self._num_messages() == 0:
-            self._wake_up(waiting[0])
-
-    def _wake_up(self, job_id: int) -> None:
-        self._app.send_task(RUN_JOB, args=[job_id])
-        log.info("sent a wake-up for job %d", job_id)
+            waiting = jobs.claimable_job_ids(connection, self._worker_id, 0 if lost else min_age_s)
+        if waiting and self._num_messages() == 0:
+            self._app.send_task(RUN_JOB, args=[waiting[0]], queue=own_queue(self._worker_id))
+            log.info("sent a wake-up for job %d", waiting[0])
 
     def _num_messages(self) -> int:
+        """Wake-ups that this worker has not read yet."""
         with self._app.connection_for_read() as connection:
-            return connection.default_channel.queue_declare(QUEUE).message_count
+            queue = own_queue(self._worker_id)
+            return connection.default_channel.queue_declare(queue).message_count

@@ -6,61 +6,40 @@ one renews the lease, one ships. The process group always ends with the job.
 
 from __future__ import annotations
 
-import fcntl
 import logging
+import os
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from pydantic import ValidationError
-from sqlalchemy import Engine, select
+from sqlalchemy import Engine
 
 from backend.db.ingest import StaleAttempt
-from backend.db.models import Job
 from backend.db.queries import jobs
 from backend.db.queries.jobs import ClaimedJob
 from backend.settings import Settings
 from backend.supervisor.process import die_with_parent, kill_group, tail
-from sero_core.sinks.jsonl import RECORDS_FILE, JsonlSink
+from sero_core.sinks.jsonl import RECORDS_FILE
+from worker.plan import FolderInUse, JobError, prepare
 from worker.retry import AWAY, GaveUp, in_transaction
 from worker.ship import Shipper, Target
-from worker.toml import to_toml
 
 TICK_S = 0.1
 LOOK_S = 1.0
 STOP_GRACE_S = 60.0
 """Seconds to write a checkpoint after SIGTERM."""
-LOCK_WAIT_S = 15.0
 EXIT_BAD_INPUT = 2
 EXIT_STOPPED = 75
 LOG_FILE = "log.txt"
 log = logging.getLogger(__name__)
 
 Stop = Literal["cancel", "release", "lost"]
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """The command of a job, and the folder it writes to."""
-
-    args: tuple[str, ...]
-    out: Path
-    iteration: int | None
-
-
-class JobError(Exception):
-    """The job cannot run as asked; the message is its reason."""
-
-
-class FolderInUse(Exception):
-    """A process of an earlier attempt still holds the folder."""
 
 
 def run_job(
@@ -87,6 +66,7 @@ def run_job(
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
+            env=os.environ | plan.env,
             start_new_session=True,
             preexec_fn=die_with_parent(signal.SIGKILL),
         )
@@ -106,50 +86,6 @@ def run_job(
         lease.stop()
 
 
-def prepare(settings: Settings, claimed: ClaimedJob) -> Plan:
-    """Write the config, drop what a resumed run writes again, and make the command.
-
-    Errors: `JobError`; `FolderInUse`; OSError; ValidationError for a damaged records.jsonl.
-    """
-    run_dir = settings.run_dir(claimed.run_id)
-    run_dir.mkdir(parents=True, exist_ok=True)
-    config = run_dir / "config.toml"
-    staging = run_dir / f".config.{claimed.job_id}.toml"
-    staging.write_text(to_toml(claimed.config))
-    staging.replace(config)
-    command = (sys.executable, "-m", "sero_core.cli")
-    if claimed.kind == "train":
-        _wait_until_free(run_dir)
-        # the process would drop these lines too, but by then the shipper could have read them
-        JsonlSink(run_dir, newest_checkpoint(run_dir)).close()
-        args = (*command, "train", str(config), "--out", str(run_dir), "--resume")
-        return Plan(args, run_dir, None)
-    iteration = newest_checkpoint(run_dir) if claimed.iteration is None else claimed.iteration
-    checkpoint = checkpoint_dir(run_dir, iteration)
-    if not (checkpoint / "state.json").is_file():
-        raise JobError(f"run {claimed.run_id} has no checkpoint of iteration {iteration} any more")
-    out = run_dir / "jobs" / str(claimed.job_id)
-    out.mkdir(parents=True, exist_ok=True)
-    _wait_until_free(out)
-    (out / RECORDS_FILE).unlink(missing_ok=True)
-    verb = "branch" if claimed.kind == "branch" else "eval"
-    args = (*command, verb, str(config), "--out", str(out), "--checkpoint", str(checkpoint))
-    return Plan(args, out, iteration)
-
-
-def checkpoint_dir(run_dir: Path, iteration: int) -> Path:
-    return run_dir / "checkpoints" / f"iteration-{iteration:05d}"
-
-
-def newest_checkpoint(run_dir: Path) -> int:
-    """Iteration of the newest complete checkpoint; -1 where there is none.
-
-    The trainer's own function would load torch into the worker.
-    """
-    found = (run_dir / "checkpoints").glob("iteration-*/state.json")
-    return max((int(path.parent.name.removeprefix("iteration-")) for path in found), default=-1)
-
-
 class Lease:
     """Renews the job's lease in a thread and learns from the answers what to do."""
 
@@ -161,6 +97,7 @@ class Lease:
         self._ended = threading.Event()
         self.is_lost = False
         self.is_cancel_requested = False
+        self.is_kill_requested = False
         self._thread = threading.Thread(target=self._beat, name="lease", daemon=True)
 
     def start(self) -> None:
@@ -191,16 +128,14 @@ class Lease:
         with self._engine.begin() as connection:
             answer = jobs.heartbeat(connection, claimed.job_id, claimed.attempt, self._lease_s)
         self.is_cancel_requested = answer.is_cancel_requested
+        self.is_kill_requested = answer.is_kill_requested
         self.is_lost = not answer.is_owner
 
     def _look(self) -> None:
-        """Learn of a cancel request between two beats."""
+        """Learn of a request to stop between two beats."""
         with self._engine.connect() as connection:
-            self.is_cancel_requested = bool(
-                connection.scalar(
-                    select(Job.is_cancel_requested).where(Job.id == self._claimed.job_id)
-                )
-            )
+            asked = jobs.stop_requests(connection, self._claimed.job_id)
+        self.is_cancel_requested, self.is_kill_requested = asked
 
 
 def _wait(
@@ -224,7 +159,7 @@ def _wait(
             kill_at = time.monotonic() + STOP_GRACE_S
             with suppress(ProcessLookupError):
                 process.send_signal(signal.SIGTERM)
-        elif time.monotonic() > kill_at:
+        elif lease.is_kill_requested or time.monotonic() > kill_at:
             kill_group(process.pid)
         with suppress(subprocess.TimeoutExpired):
             process.wait(TICK_S)
@@ -254,9 +189,11 @@ def _conclude(
         raise
     if status == 0:
         _end(engine, claimed, "succeeded", "finished")
+    elif lease.is_kill_requested:
+        _end(engine, claimed, "cancelled", "cancelled by the user")
     elif stop == "cancel" or lease.is_cancel_requested:
         how = "after a checkpoint" if status == EXIT_STOPPED else f"({describe(status)})"
-        _end(engine, claimed, "cancelled", f"cancelled by the user, stopped {how}")
+        _end(engine, claimed, "cancelled", f"stopped by the user {how}")
     elif stop == "release" or status == EXIT_STOPPED:
         _again(engine, claimed, "its worker stopped", is_failure=False)
     elif status == EXIT_BAD_INPUT:
@@ -299,20 +236,3 @@ def last_error(log_file: Path) -> str:
     """The last line of the log that is not empty, without `error:`."""
     lines = [line.strip() for line in tail(log_file, 20).splitlines() if line.strip()]
     return lines[-1].removeprefix("error: ")[:1000] if lines else ""
-
-
-def _wait_until_free(folder: Path) -> None:
-    """Wait until the process of an attempt that was killed has let go of the folder.
-
-    Errors: `FolderInUse` when it does not within `LOCK_WAIT_S`.
-    """
-    deadline = time.monotonic() + LOCK_WAIT_S
-    with (folder / ".lock").open("w") as file:
-        while True:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                return
-            except BlockingIOError:
-                if time.monotonic() > deadline:
-                    raise FolderInUse(f"{folder} is in use by another process") from None
-                time.sleep(TICK_S)

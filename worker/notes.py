@@ -1,11 +1,12 @@
 """Notes that a worker's main process and its pool process leave for each other and for `sero up`.
 
 Files in `$SERO_HOME/workers/<host>-<process>/`: `ready` (takes jobs), `stop` (end the job soon) and
-`busy` (a job runs). Celery has no channel between the two that works while a task runs.
+`busy-<process>` (it runs a job). Celery has no channel between the two that works during a task.
 """
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -37,8 +38,8 @@ class Notes:
 
     @contextmanager
     def busy(self) -> Generator[None]:
-        """Mark the time in which jobs run."""
-        note = self._folder / "busy"
+        """Mark the time in which this process runs jobs."""
+        note = self._folder / f"busy-{os.getpid()}"
         note.touch()
         try:
             yield
@@ -46,4 +47,4 @@ class Notes:
             note.unlink(missing_ok=True)
 
     def is_busy(self) -> bool:
-        return (self._folder / "busy").exists()
+        return any(self._folder.glob("busy-*"))

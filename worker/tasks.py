@@ -11,13 +11,23 @@ import threading
 from collections.abc import Generator
 from contextlib import contextmanager
 from types import FrameType
+from typing import cast
 
-from celery.signals import worker_init, worker_ready, worker_shutdown, worker_shutting_down
+from celery import Celery
+from celery.apps.worker import Worker
+from celery.signals import (
+    celeryd_after_setup,
+    worker_init,
+    worker_ready,
+    worker_shutdown,
+    worker_shutting_down,
+)
 
 from backend.db.engine import make_engine
 from backend.db.queries import jobs
 from backend.settings import Settings
-from worker.app import RUN_JOB, app
+from backend.wakeup import label_queue
+from worker.app import RUN_JOB, app, own_queue
 from worker.caretaker import Caretaker
 from worker.child import run_job
 from worker.notes import Notes
@@ -94,6 +104,15 @@ def _name_worker(**_: object) -> None:
         level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
     )
     os.environ[WORKER_ID] = f"{socket.gethostname()}-{os.getpid()}"
+
+
+@celeryd_after_setup.connect
+def _choose_queues(instance: Worker, **_: object) -> None:
+    """Beside the common queue: that of each label, and one that only this worker reads."""
+    settings = Settings.from_env()
+    names = [label_queue(label) for label in settings.labels]
+    for name in (*names, own_queue(os.environ[WORKER_ID])):
+        cast(Celery, instance.app).amqp.queues.select_add(name)
 
 
 @worker_ready.connect

@@ -6,18 +6,18 @@ import base64
 import binascii
 import json
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from sqlalchemy import ColumnElement, UnaryExpression, and_, or_
 
-CursorValue = int | str
+CursorValue = int | float | str
 
 
 class SortKey(NamedTuple):
     """A column of the order; together the columns of an order are unique."""
 
-    column: ColumnElement[int] | ColumnElement[str]
-    kind: type[int] | type[str]
+    column: ColumnElement[int] | ColumnElement[float] | ColumnElement[str]
+    kind: type[int] | type[float] | type[str]
     is_ascending: bool
 
 
@@ -25,7 +25,7 @@ class InvalidCursor(ValueError):
     """The cursor is not one that this list gave out."""
 
 
-def order_by(keys: Sequence[SortKey]) -> list[UnaryExpression[int] | UnaryExpression[str]]:
+def order_by(keys: Sequence[SortKey]) -> list[UnaryExpression[Any]]:
     return [key.column.asc() if key.is_ascending else key.column.desc() for key in keys]
 
 

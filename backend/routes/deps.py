@@ -13,12 +13,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Annotated, cast
 
-from fastapi import Depends, Path, Query, Request
+from fastapi import Depends, Header, Path, Query, Request
 from prometheus_client import CollectorRegistry
 from sqlalchemy import Connection, Engine
 
+from backend.db.queries.quotas import Caller
 from backend.db.queries.runs import has_run
 from backend.errors import NotFound
+from backend.security.tokens import LOCAL, Identity
 from backend.settings import Settings
 from backend.wakeup import Wakeups
 
@@ -55,6 +57,23 @@ def get_services(request: Request) -> Services:
 
 ServicesDep = Annotated[Services, Depends(get_services)]
 
+
+def get_caller(request: Request) -> Caller:
+    """Who asks: the token that the gate found."""
+    identity = cast(Identity, request.state.identity)
+    return Caller(identity.token_id, None if identity is LOCAL else identity.name)
+
+
+CallerDep = Annotated[Caller, Depends(get_caller)]
+IdempotencyKey = Annotated[
+    str | None,
+    Header(
+        alias="Idempotency-Key",
+        min_length=1,
+        max_length=200,
+        description="Makes the request safe to repeat: the same key is done once",
+    ),
+]
 
 RunId = Annotated[int, Path(ge=1, le=2**31 - 1)]
 Limit = Annotated[int, Query(ge=1, le=500, description="Entries per page")]

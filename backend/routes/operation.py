@@ -4,31 +4,50 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from importlib.metadata import version
+from typing import Annotated
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Path
 from sqlalchemy.exc import OperationalError
 
 from backend import schemas as s
 from backend.db.migrate import newest_revision, stored_revision
 from backend.db.queries import queue, workers
-from backend.routes.deps import Limit, Services, ServicesDep
+from backend.errors import NotFound
+from backend.routes.deps import CallerDep, Services, ServicesDep
 
 router = APIRouter(tags=["operation"])
-
-
-@router.get("/jobs")
-def list_jobs(
-    services: ServicesDep, state: s.JobState | None = None, limit: Limit = 100
-) -> s.JobsResponse:
-    """Running and waiting jobs first, in the order of the queue; then the newest ended ones."""
-    with services.reading() as connection:
-        return s.JobsResponse(jobs=queue.list_jobs(connection, state=state, limit=limit))
+WorkerId = Annotated[str, Path(max_length=300)]
 
 
 @router.get("/workers")
 def list_workers(services: ServicesDep) -> s.WorkersResponse:
     """Living workers first, then those seen in the last 24 hours."""
     with services.reading() as connection:
+        return s.WorkersResponse(workers=workers.list_workers(connection))
+
+
+@router.post("/workers/{worker_id}/drain")
+def drain_worker(
+    worker_id: WorkerId, services: ServicesDep, caller: CallerDep
+) -> s.WorkersResponse:
+    """The worker ends what it runs and takes no further jobs."""
+    return _drain(services, worker_id, caller.name, is_draining=True)
+
+
+@router.post("/workers/{worker_id}/undrain")
+def undrain_worker(
+    worker_id: WorkerId, services: ServicesDep, caller: CallerDep
+) -> s.WorkersResponse:
+    """The worker takes jobs again."""
+    return _drain(services, worker_id, caller.name, is_draining=False)
+
+
+def _drain(
+    services: Services, worker_id: str, actor: str | None, *, is_draining: bool
+) -> s.WorkersResponse:
+    with services.writing() as connection:
+        if not workers.drain(connection, worker_id, is_draining=is_draining, actor=actor):
+            raise NotFound(f"there is no worker {worker_id}")
         return s.WorkersResponse(workers=workers.list_workers(connection))
 
 

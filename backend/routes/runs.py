@@ -1,17 +1,27 @@
-"""Runs: submit, list, read, cancel, and jobs on their checkpoints."""
+"""Runs: submit, check, list, read, stop, resume, extend."""
 
 from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Header, Query, Response
+from fastapi import APIRouter, Query, Response
 
 from backend import presets
 from backend import schemas as s
-from backend.db.queries import evaluations, jobs, queue, runs, submit
+from backend.db.queries import control, jobs, runs, submit
 from backend.db.queries.events import add_event
-from backend.errors import Conflict, InvalidRequest, NotFound
-from backend.routes.deps import Cursor, Limit, RunId, Services, ServicesDep
+from backend.errors import NotFound
+from backend.routes.deps import (
+    CallerDep,
+    Cursor,
+    IdempotencyKey,
+    Limit,
+    RunId,
+    Services,
+    ServicesDep,
+)
+from backend.submission import check, wrong
+from backend.validation import merge
 from sero_core.config import RunConfig
 
 router = APIRouter(tags=["runs"])
@@ -22,39 +32,45 @@ def submit_run(
     request: s.SubmitRequest,
     response: Response,
     services: ServicesDep,
-    idempotency_key: Annotated[
-        str | None, Header(alias="Idempotency-Key", min_length=1, max_length=200)
-    ] = None,
+    caller: CallerDep,
+    idempotency_key: IdempotencyKey = None,
 ) -> s.RunDetail:
-    """Queue a run. The same `Idempotency-Key` with the same config answers 200 with the same run,
-    with another config 409."""
-    config = presets.to_config(request, services.settings.configs_dir)
-    try:
-        with services.writing() as connection:
-            done = submit.submit_run(
-                connection,
-                config,
-                preset=request.preset,
-                idempotency_key=idempotency_key,
-                max_attempts=services.settings.max_attempts,
-            )
-    except submit.IdempotencyConflict as error:
-        raise Conflict(str(error)) from None
+    """Queue a run. The same `Idempotency-Key` with the same request answers 200 with the same run,
+    with another request 409."""
+    with services.writing() as connection:
+        checked = check(connection, request, services.settings.configs_dir)
+        done = submit.submit_run(
+            connection,
+            checked.config,
+            preset=request.preset,
+            idempotency_key=idempotency_key,
+            max_attempts=services.settings.max_attempts,
+            placement=checked.placement,
+            lineage=submit.Lineage(parent_run_id=checked.parent_run_id),
+            then=checked.then,
+            caller=caller,
+        )
     if done.is_new:
-        wake(services, done.run_id, done.job_id)
+        wake(services, done.run_id, done.job_id, request.labels)
     else:
         response.status_code = 200
-    return _read(services, done.run_id)
+    return read_run(services, done.run_id)
 
 
 @router.post("/runs:validate")
-def validate_run(request: s.SubmitRequest, services: ServicesDep) -> s.ValidationResponse:
-    """What submitting would do, without doing it: the config with its defaults, or a 422."""
-    config = presets.to_config(request, services.settings.configs_dir)
+def validate_run(
+    request: s.SubmitRequest, services: ServicesDep, caller: CallerDep
+) -> s.ValidationResponse:
+    """What submitting would do, without doing it: the config with its defaults, what is odd about
+    it, and what it will need; or a 422."""
+    with services.reading() as connection:
+        checked = check(connection, request, services.settings.configs_dir)
     return s.ValidationResponse(
-        config=config.model_dump(mode="json"),
-        config_hash=config.group_hash(),
+        config=checked.config.model_dump(mode="json"),
+        config_hash=checked.config.group_hash(),
         preset=request.preset,
+        parent_run_id=checked.parent_run_id,
+        changes=checked.changes,
     )
 
 
@@ -83,75 +99,73 @@ def list_runs(
 
 @router.get("/runs/{run_id}")
 def get_run(run_id: RunId, services: ServicesDep) -> s.RunDetail:
-    """One run with its config and its jobs."""
-    return _read(services, run_id)
+    """One run with its config, its jobs, and where it comes from."""
+    return read_run(services, run_id)
+
+
+@router.post("/runs/{run_id}/stop")
+def stop_run(run_id: RunId, services: ServicesDep, caller: CallerDep) -> s.RunDetail:
+    """Graceful: running jobs of the run write a checkpoint and end, queued ones end at once.
+    Repeating is harmless; `resume` goes on from there."""
+    with services.writing(run_id) as connection:
+        jobs.request_stop(connection, run_id=run_id, actor=caller.name)
+    return read_run(services, run_id)
 
 
 @router.post("/runs/{run_id}/cancel")
-def cancel_run(run_id: RunId, services: ServicesDep) -> s.RunDetail:
-    """Queued jobs of the run end at once, running ones are asked to stop. Repeating is harmless."""
+def cancel_run(run_id: RunId, services: ServicesDep, caller: CallerDep) -> s.RunDetail:
+    """At once: running jobs of the run are killed, without a checkpoint. Repeating is harmless."""
     with services.writing(run_id) as connection:
-        jobs.request_cancel(connection, run_id)
-    return _read(services, run_id)
+        jobs.request_stop(connection, run_id=run_id, is_kill=True, actor=caller.name)
+    return read_run(services, run_id)
 
 
-@router.post("/runs/{run_id}/jobs", status_code=201)
-def create_job(run_id: RunId, request: s.JobRequest, services: ServicesDep) -> s.JobInfo:
-    """Queue a `branch` or `evaluate` job on a checkpoint of the run."""
+@router.post("/runs/{run_id}/resume")
+def resume_run(run_id: RunId, services: ServicesDep, caller: CallerDep) -> s.RunDetail:
+    """Queue the training of a run that was stopped or failed: it goes on from its newest
+    checkpoint. Jobs that were skipped because of it wait again."""
     with services.writing(run_id) as connection:
-        stored = [c.iteration for c in evaluations.list_checkpoints(connection, run_id)]
-        if not stored:
-            raise Conflict(f"run {run_id} has no checkpoint yet")
-        if request.iteration is not None and request.iteration not in stored:
-            problem = s.FieldError(
-                field="iteration",
-                message=f"run {run_id} has no checkpoint of iteration {request.iteration}",
-                allowed=", ".join(str(iteration) for iteration in stored),
+        job_id = runs.require_training_job(connection, run_id)
+        control.requeue(connection, job_id, verb="resumed", actor=caller.name)
+    return _woken(services, run_id, job_id)
+
+
+@router.post("/runs/{run_id}/extend")
+def extend_run(
+    run_id: RunId, request: s.ExtendRequest, services: ServicesDep, caller: CallerDep
+) -> s.RunDetail:
+    """More iterations: the training goes on from its newest checkpoint up to the new total."""
+    with services.writing(run_id) as connection:
+        ((run, config),) = runs.get_runs(connection, [run_id])
+        if request.num_iterations <= run.num_iterations:
+            raise wrong(
+                "num_iterations",
+                f"run {run_id} has {run.num_iterations} iterations already",
+                f"an integer > {run.num_iterations}",
             )
-            raise InvalidRequest(problem.message, [problem])
-        job_id = submit.create_job(
-            connection, run_id, request.kind, request.iteration, services.settings.max_attempts
-        )
-    wake(services, run_id, job_id)
-    with services.reading() as connection:
-        job = queue.get_job(connection, job_id)
-    if job is None:
-        raise NotFound(f"job {job_id} is gone")
-    return job
+        changed = merge(config, {"num_iterations": request.num_iterations})
+        job_id = control.extend(connection, run_id, presets.parse(changed), actor=caller.name)
+    return _woken(services, run_id, job_id)
 
 
-@router.get("/compare")
-def compare_runs(
-    services: ServicesDep,
-    run_ids: Annotated[
-        str, Query(alias="runs", pattern=r"^[0-9]{1,9}(,[0-9]{1,9}){0,49}$", examples=["1,2"])
-    ],
-) -> s.CompareResponse:
-    """Config differences and newest evaluations of up to 50 runs (`runs=1,2,3`)."""
-    wanted = list(dict.fromkeys(int(part) for part in run_ids.split(",")))
-    with services.reading() as connection:
-        found = runs.get_runs(connection, wanted)
-        known = [run.id for run, _ in found]
-        if missing := [run_id for run_id in wanted if run_id not in known]:
-            raise NotFound(f"there is no run {', '.join(map(str, missing))}")
-        return s.CompareResponse(
-            runs=[run for run, _ in found],
-            config_differences=runs.config_differences({run.id: config for run, config in found}),
-            evaluations=evaluations.newest_evaluations(connection, known),
-            metric_keys=runs.metric_keys_of(connection, known),
-        )
+def _woken(services: Services, run_id: int, job_id: int) -> s.RunDetail:
+    run = read_run(services, run_id)
+    labels = next((job.labels for job in run.jobs if job.id == job_id), [])
+    wake(services, run_id, job_id, labels)
+    return run
 
 
-def wake(services: Services, run_id: int, job_id: int) -> None:
-    """Send the wake-up of a committed job; a lost one is an event and is sent again later."""
-    problem = services.wakeups.send(job_id)
+def wake(services: Services, run_id: int, job_id: int, labels: list[str]) -> None:
+    """Send the wake-up of a committed job; a lost one is an event, and a worker finds the job."""
+    problem = services.wakeups.send(job_id, labels)
     if problem is not None:
         message = f"job {job_id} waits until it is sent again: {problem}"
         with services.writing() as connection:
             add_event(connection, "job.wakeup_failed", message, run_id=run_id, job_id=job_id)
 
 
-def _read(services: Services, run_id: int) -> s.RunDetail:
+def read_run(services: Services, run_id: int) -> s.RunDetail:
+    """Errors: `NotFound`."""
     with services.reading() as connection:
         run = runs.get_run(connection, run_id)
     if run is None:

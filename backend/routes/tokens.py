@@ -35,7 +35,14 @@ def list_tokens(services: ServicesDep) -> s.TokensResponse:
 def create_token(services: ServicesDep, request: s.TokenRequest) -> s.NewToken:
     """Make a token. The answer is the only place where it is ever shown."""
     with services.writing() as connection:
-        token_id, token = tokens.issue(connection, request.name, request.scope, request.days)
+        token_id, token = tokens.issue(
+            connection,
+            request.name,
+            request.scope,
+            request.days,
+            max_queued=request.max_queued,
+            max_running=request.max_running,
+        )
     return s.NewToken(id=token_id, token=token)
 
 

@@ -12,9 +12,10 @@ from typing import Annotated, Generic, Literal, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue
 
-RunStatus = Literal["queued", "running", "stopping", "succeeded", "failed", "cancelled"]
-JobState = Literal["queued", "running", "succeeded", "failed", "cancelled"]
-JobKind = Literal["train", "branch", "evaluate"]
+RunStatus = Literal["queued", "running", "stopping", "succeeded", "failed", "cancelled", "skipped"]
+JobState = Literal["queued", "running", "succeeded", "failed", "cancelled", "skipped"]
+JobKind = Literal["train", "branch", "branch_from_here", "rescore", "evaluate", "export"]
+JOB_ENDED = frozenset({"succeeded", "failed", "cancelled", "skipped"})
 Outcome = Literal["won", "horizon", "dead_end", "budget", "oracle_error", "restore_mismatch"]
 Config = dict[str, JsonValue]
 ItemT = TypeVar("ItemT")
@@ -47,6 +48,17 @@ class FieldError(Schema):
     field: str
     message: str
     allowed: str | None = None
+
+
+class ConfigChange(Schema):
+    """One config key that is not the same on two sides. A value of null on a side that has no such
+    key (`added`, `removed`) means absent."""
+
+    key: str
+    change: Literal["added", "removed", "changed"]
+    type: str = Field(description="JSON type of the value: number, text, list, table, …")
+    before: JsonValue
+    after: JsonValue
 
 
 class ErrorInfo(Schema):

@@ -1,4 +1,4 @@
-"""Runs, jobs, workers, and how a run is submitted."""
+"""Runs, and how they are submitted."""
 
 from __future__ import annotations
 
@@ -7,26 +7,59 @@ from typing import Literal
 
 from pydantic import ConfigDict, Field, JsonValue
 
-from backend.schemas.base import Config, JobKind, JobState, Number, Page, RunStatus, Schema
+from backend.schemas.base import Config, ConfigChange, FieldError, Number, Page, RunStatus, Schema
+from backend.schemas.jobs import Id, JobInfo, JobRequest, PlacementFields
 
 
-class SubmitRequest(Schema):
-    """Either a whole `config`, or a `preset` with `overrides` (nested, or dotted keys)."""
+class SubmitRequest(PlacementFields):
+    """What to train: one of `config` (whole), `preset` (by name) and `from_run` (a clone), with
+    `overrides` (nested, or dotted keys) on top.
 
-    model_config = ConfigDict(extra="forbid")
+    `then`: jobs to queue behind the training; they are skipped when it does not succeed.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={
+            "examples": [
+                {"preset": "sero_demo", "overrides": {"num_iterations": 20}, "name": "my run"},
+                {"from_run": 12, "overrides": {"sero.reachability.beta": 0.5}},
+                {"preset": "sero_demo", "labels": ["gpu"], "then": [{"kind": "evaluate"}]},
+            ]
+        },
+    )
 
     config: Config | None = None
-    preset: str | None = None
+    preset: str | None = Field(default=None, max_length=100)
+    from_run: Id | None = Field(default=None, description="Clone: start from this run's config")
     overrides: Config = Field(default_factory=dict[str, JsonValue])
     name: str | None = Field(default=None, description="Replaces the config's name")
+    then: list[JobRequest] = Field(default=[], max_length=20)
+
+
+class Estimate(Schema):
+    """What a run will need. `basis` says where the numbers come from: `history` (runs with the same
+    costs, measured) or `formula` (docs/jobs.md). Null: not known."""
+
+    basis: Literal["history", "formula"]
+    num_runs: int = Field(description="Measured runs behind `history`, else 0")
+    duration_s: Number
+    memory_bytes: int | None
+    checkpoint_bytes: int | None
+    disk_bytes: int | None
+    explanation: str
 
 
 class ValidationResponse(Schema):
-    """The config as it would run, defaults filled in."""
+    """The config as it would run, defaults filled in; what is odd about it; what it will need."""
 
     config: Config
     config_hash: str = Field(description="Equal for runs that differ only in name and seed")
     preset: str | None
+    parent_run_id: int | None = None
+    changes: list[ConfigChange] = Field(default=[], description="Against the parent's config")
+    warnings: list[FieldError] = Field(default=[])
+    estimate: Estimate | None = None
 
 
 class Preset(Schema):
@@ -46,15 +79,6 @@ class ConfigSchemaResponse(Schema):
     presets: list[Preset]
 
 
-class JobRequest(Schema):
-    """A job on a checkpoint of an existing run. `iteration` = null: the newest checkpoint."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    kind: Literal["branch", "evaluate"]
-    iteration: int | None = Field(default=None, ge=0)
-
-
 class RunSummary(Schema):
     """One row of the run table. `success`, `effective_depth`, `eval_*` are the latest values."""
 
@@ -69,6 +93,11 @@ class RunSummary(Schema):
     config_hash: str
     iteration: int | None = Field(description="Newest stored iteration; null before the first")
     num_iterations: int
+    parent_run_id: int | None = Field(default=None, description="The run that this one clones")
+    sweep_id: int | None = None
+    is_imported: bool = Field(default=False, description="Trained elsewhere and pushed here")
+    git_commit: str | None = Field(default=None, description="Code that trained it")
+    git_is_dirty: bool | None = Field(default=None, description="With changes on top")
     attempt: int
     created_at: datetime
     started_at: datetime | None
@@ -85,57 +114,25 @@ class RunSummary(Schema):
     best_eval_valid_unseen: Number
 
 
-class AttemptInfo(Schema):
-    attempt: int
-    worker_id: str
-    state: Literal["running", "succeeded", "failed", "cancelled", "released", "lost"]
-    reason: str | None
-    started_at: datetime
-    finished_at: datetime | None
-
-
-class JobInfo(Schema):
-    """A unit in the queue. `attempt` = 0: not started yet."""
-
-    id: int
-    run_id: int
-    run_name: str
-    kind: JobKind
-    state: JobState
-    is_cancel_requested: bool
-    reason: str | None
-    iteration: int | None = Field(description="Checkpoint it works on; null for training")
-    attempt: int
-    num_failures: int
-    max_attempts: int
-    worker_id: str | None
-    created_at: datetime
-    started_at: datetime | None
-    finished_at: datetime | None
-    heartbeat_at: datetime | None
-    lease_expires_at: datetime | None
-    attempts: list[AttemptInfo]
-
-
 class RunPage(Page[RunSummary]):
     """A page of the run table."""
 
 
 class RunDetail(RunSummary):
+    """`changes`: what is different from the parent's config."""
+
     config: Config
     jobs: list[JobInfo]
+    changes: list[ConfigChange] = Field(default=[])
+    child_run_ids: list[int] = Field(default=[])
 
 
-class WorkerInfo(Schema):
-    id: str
-    host: str
-    pid: int
-    version: str
-    is_alive: bool
-    started_at: datetime
-    heartbeat_at: datetime
-    stopped_at: datetime | None
-    job_ids: list[int]
+class ExtendRequest(Schema):
+    model_config = ConfigDict(
+        extra="forbid", json_schema_extra={"examples": [{"num_iterations": 300}]}
+    )
+
+    num_iterations: int = Field(ge=1, le=100_000, description="The new total, more than before")
 
 
 class EventInfo(Schema):
@@ -146,6 +143,7 @@ class EventInfo(Schema):
     job_id: int | None
     attempt: int | None
     worker_id: str | None
+    actor: str | None = Field(default=None, description="Name of the token that asked for it")
     created_at: datetime
 
 
@@ -171,14 +169,6 @@ class LogResponse(Schema):
     lines: list[LogLine]
     next_since: int
     num_skipped: int
-
-
-class JobsResponse(Schema):
-    jobs: list[JobInfo]
-
-
-class WorkersResponse(Schema):
-    workers: list[WorkerInfo]
 
 
 class ComponentHealth(Schema):

@@ -24,6 +24,12 @@ class TokenRequest(Schema):
     name: str = Field(min_length=1, max_length=80, description="To tell it apart and revoke it")
     scope: TokenScope = Field(default="read", description="read; submit: also writes; admin: all")
     days: int | None = Field(default=90, ge=1, le=3650, description="Validity; null = no end")
+    max_queued: int | None = Field(
+        default=None, ge=0, le=100_000, description="Jobs that may wait at a time; null = any"
+    )
+    max_running: int | None = Field(
+        default=None, ge=0, le=10_000, description="Jobs that may run at a time; null = any"
+    )
 
 
 class NewToken(Schema):
@@ -37,6 +43,8 @@ class TokenInfo(Schema):
     id: str
     name: str
     scope: TokenScope
+    max_queued: int | None = None
+    max_running: int | None = None
     created_at: datetime
     expires_at: datetime | None
     revoked_at: datetime | None

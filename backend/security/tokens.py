@@ -42,8 +42,18 @@ LOCAL: Final = Identity(None, "local", "admin")
 """A request over the loopback interface of a server that asks for no token."""
 
 
-def issue(connection: Connection, name: str, scope: Scope, days: int | None) -> tuple[str, str]:
+def issue(
+    connection: Connection,
+    name: str,
+    scope: Scope,
+    days: int | None,
+    *,
+    max_queued: int | None = None,
+    max_running: int | None = None,
+) -> tuple[str, str]:
     """Make a token that is valid for `days` (None: until revoked). Returns (id, the token).
+
+    `max_queued`, `max_running`: jobs that it may have at a time; None: any number.
 
     The token cannot be read again. Errors: ValueError for an empty name or `days` below 1.
     """
@@ -59,6 +69,8 @@ def issue(connection: Connection, name: str, scope: Scope, days: int | None) -> 
             name=name.strip(),
             scope=scope,
             secret_hash=_hash(secret),
+            max_queued=max_queued,
+            max_running=max_running,
             expires_at=expires,
         )
     )
@@ -133,6 +145,8 @@ class TokenInfo:
     id: str
     name: str
     scope: Scope
+    max_queued: int | None
+    max_running: int | None
     created_at: datetime
     expires_at: datetime | None
     revoked_at: datetime | None
@@ -146,6 +160,8 @@ def list_tokens(connection: Connection) -> list[TokenInfo]:
             ApiToken.id,
             ApiToken.name,
             ApiToken.scope,
+            ApiToken.max_queued,
+            ApiToken.max_running,
             ApiToken.created_at,
             ApiToken.expires_at,
             ApiToken.revoked_at,

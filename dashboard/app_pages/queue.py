@@ -51,7 +51,7 @@ def live() -> None:
     st.subheader("Jobs")
     state = st.session_state["state"]
     chosen = None if state == ANY else cast(JobState, state)
-    jobs = ui.load(lambda: data.jobs(chosen), "the jobs").jobs
+    jobs = ui.load(lambda: data.jobs(chosen), "the jobs").items
     if jobs:
         frame = tables.jobs(jobs, ui.now())
         frame.insert(0, "open", ":material/arrow_forward: Run")

@@ -29,7 +29,7 @@ def _cancel(run: RunDetail) -> None:
     with st.container(horizontal=True):
         if st.button("Cancel the run", type="primary", icon=":material/stop_circle:"):
             try:
-                data.client().cancel_run(run.id)
+                data.client().stop_run(run.id)
             except ApiError as error:
                 ui.show_error(error, f"Run {run.id}")
                 return

@@ -29,6 +29,7 @@ _STATES = {
     "succeeded": Badge("succeeded", "green", ":material/check_circle:", "✓"),
     "failed": Badge("failed", "red", ":material/error:", "✗"),
     "cancelled": Badge("cancelled", "gray", ":material/block:", "⊘"),
+    "skipped": Badge("skipped", "gray", ":material/skip_next:", "⇥"),
     "released": Badge("released", "gray", ":material/logout:", "↩"),
     "lost": Badge("lost", "orange", ":material/signal_disconnected:", "⚠"),
 }

@@ -55,9 +55,9 @@ def test_sigterm_worker_writes_a_checkpoint_and_counts_no_failure(running: Servi
 def test_cancel_running_ends_after_a_checkpoint(running: Services) -> None:
     run_id = running.submit("num_iterations=500")
     running.wait_for_iteration(run_id, 1)
-    assert running.client.cancel_run(run_id).status in ("stopping", "cancelled")
+    assert running.client.stop_run(run_id).status in ("stopping", "cancelled")
     run = running.wait_for(run_id, "cancelled", timeout_s=90)
-    assert run.reason == "cancelled by the user, stopped after a checkpoint"
+    assert run.reason == "stopped by the user after a checkpoint"
     assert running.processes(f"runs/{run_id}/config.toml") == []
     newest = max((running.home / "runs" / str(run_id) / "checkpoints").iterdir())
     last = running.query("SELECT max(iteration) FROM iterations WHERE run_id = :id", id=run_id)

@@ -17,7 +17,7 @@ from backend.main import create_app
 from backend.schemas import ErrorResponse, JobRequest, SubmitRequest
 from backend.settings import Settings
 from tests.service.conftest import serve
-from tests.service.helpers import LEASE_S, start
+from tests.service.helpers import LEASE_S, register, start
 from tests.service.test_ingest import record, store
 
 DEMO = SubmitRequest(preset="sero_demo")
@@ -51,8 +51,9 @@ def test_a_preset_with_overrides_becomes_a_queued_run(client: SeroClient, engine
     kinds = [event.kind for event in client.events(run.id).events]
     # nobody answers at the broker's address: the run is queued all the same
     assert kinds == ["run.submitted", "job.queued", "job.wakeup_failed"]
+    register(engine, "w1")
     with engine.begin() as connection:
-        assert jobs.queued_job_ids(connection) == [run.jobs[0].id]
+        assert jobs.claimable_job_ids(connection, "w1") == [run.jobs[0].id]
 
 
 def test_the_key_makes_a_submit_repeatable(client: SeroClient, api_url: str) -> None:
@@ -235,16 +236,16 @@ def test_jobs_on_checkpoints(client: SeroClient, engine: Engine) -> None:
     assert (caught.value.status, caught.value.fields[0].allowed) == (422, "5")
     made = client.create_job(run.id, JobRequest(kind="evaluate", iteration=5))
     assert (made.kind, made.state, made.iteration) == ("evaluate", "queued", 5)
-    listed = client.jobs().jobs
+    listed = client.jobs().items
     assert [(job.id, job.state) for job in listed] == [
         (claimed.job_id, "running"),
         (made.id, "queued"),
     ]
     assert listed[0].attempts[0].worker_id == "w1"
-    assert [job.id for job in client.jobs(state="queued").jobs] == [made.id]
+    assert [job.id for job in client.jobs(state="queued").items] == [made.id]
     with engine.begin() as connection:
         jobs.finish(connection, claimed.job_id, 1, "succeeded", "done")
-    assert [job.id for job in client.jobs().jobs] == [made.id, claimed.job_id]
+    assert [job.id for job in client.jobs().items] == [made.id, claimed.job_id]
 
 
 def test_workers(client: SeroClient, engine: Engine) -> None:

@@ -68,7 +68,7 @@ def test_finish_needs_the_current_attempt(engine: Engine) -> None:
         assert not jobs.heartbeat(connection, job_id, old.attempt, LEASE_S).is_owner
         assert not jobs.finish(connection, job_id, old.attempt, "succeeded", "done")
         assert jobs.release(connection, job_id, old.attempt, "stop") is None
-        assert jobs.heartbeat(connection, job_id, new.attempt, LEASE_S) == (True, False)
+        assert jobs.heartbeat(connection, job_id, new.attempt, LEASE_S) == (True, False, False)
         assert jobs.finish(connection, job_id, new.attempt, "succeeded", "all iterations done")
         assert not jobs.finish(connection, job_id, new.attempt, "failed", "again")
     found = rows(engine, "SELECT attempt, state, worker_id FROM attempts ORDER BY attempt")
@@ -114,8 +114,8 @@ def test_reaper_puts_lost_jobs_back_and_gives_up_in_the_end(engine: Engine) -> N
     expire(engine, job_id)
     with engine.begin() as connection:
         assert jobs.reap_expired(connection) == [job_id]
-        assert jobs.queued_job_ids(connection) == [job_id]
-        assert jobs.queued_job_ids(connection, min_age_s=60) == []
+        assert jobs.claimable_job_ids(connection, "w1") == [job_id]
+        assert jobs.claimable_job_ids(connection, "w1", min_age_s=60) == []
     start(engine, job_id)
     expire(engine, job_id)
     with engine.begin() as connection:
@@ -147,12 +147,12 @@ def test_cancel_queued_running_and_lost(engine: Engine) -> None:
     start(engine, running)
     start(engine, lost, "w2")
     with engine.begin() as connection:
-        assert jobs.request_cancel(connection, run_of[queued]) == [(queued, "cancelled")]
-        assert jobs.request_cancel(connection, run_of[running]) == [(running, "running")]
-        assert jobs.request_cancel(connection, run_of[running]) == []
-        assert jobs.heartbeat(connection, running, 1, LEASE_S) == (True, True)
+        assert jobs.request_stop(connection, run_id=run_of[queued]) == [(queued, "cancelled")]
+        assert jobs.request_stop(connection, run_id=run_of[running]) == [(running, "running")]
+        assert jobs.request_stop(connection, run_id=run_of[running]) == []
+        assert jobs.heartbeat(connection, running, 1, LEASE_S) == (True, True, False)
         assert jobs.finish(connection, running, 1, "cancelled", "cancelled by the user")
-        assert jobs.request_cancel(connection, run_of[lost]) == [(lost, "running")]
+        assert jobs.request_stop(connection, run_id=run_of[lost]) == [(lost, "running")]
     expire(engine, lost)
     with engine.begin() as connection:
         assert jobs.claim(connection, lost, "w1", LEASE_S) is None
@@ -165,7 +165,7 @@ def test_release_of_a_cancelled_job_ends_it(engine: Engine) -> None:
     job_id = submit(engine)
     claimed = start(engine, job_id)
     with engine.begin() as connection:
-        jobs.request_cancel(connection, claimed.run_id)
+        jobs.request_stop(connection, run_id=claimed.run_id)
         assert jobs.release(connection, job_id, 1, "worker stops") == "cancelled"
     invariants(engine)
 

@@ -17,8 +17,12 @@ def add_event(
     job_id: int | None = None,
     attempt: int | None = None,
     worker_id: str | None = None,
+    actor: str | None = None,
 ) -> None:
-    """Append an event. `kind` is `<thing>.<what happened>`, `message` one sentence."""
+    """Append an event. `kind` is `<thing>.<what happened>`, `message` one sentence.
+
+    `actor`: the name of the token that asked for it; None = the platform itself.
+    """
     connection.execute(
         insert(Event).values(
             kind=kind,
@@ -27,6 +31,7 @@ def add_event(
             job_id=job_id,
             attempt=attempt,
             worker_id=worker_id,
+            actor=actor,
         )
     )
 

@@ -8,8 +8,10 @@
     release          running          -> queued      graceful stop; no failure
     retry            running          -> queued      the attempt failed; last one: `failed`
     reap_expired     running, expired -> queued      the worker went silent; last one: `failed`
-    request_cancel   queued           -> cancelled
+    request_stop     queued           -> cancelled
                      running          -> running     flag; the worker reads it from its heartbeat
+    skip_dependents  queued           -> skipped     a dependency ended without success
+    requeue          ended            -> queued      in `control.py`: retry, resume, extend
 
 release, retry and reap_expired end in `cancelled` where cancelling was requested. `attempt` is the
 fencing token: claim makes a new one and every later call of that attempt names it, so a worker that
@@ -23,14 +25,30 @@ Callers own the transaction: use `with engine.begin() as connection`. Workers th
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from pydantic import JsonValue
 from sqlalchemy import Connection, text
 
+from backend.db.queries.attempts import close_attempt
+from backend.db.queries.claims import EXPIRED, LOST, ClaimedJob, claim, claimable_job_ids
+from backend.db.queries.dependencies import skip_dependents
 from backend.db.queries.events import add_event
-from backend.schemas import JobKind, JobState
+from backend.schemas import JobState
+
+__all__ = [
+    "ClaimedJob",
+    "EndState",
+    "Heartbeat",
+    "claim",
+    "claimable_job_ids",
+    "finish",
+    "heartbeat",
+    "reap_expired",
+    "release",
+    "request_stop",
+    "retry",
+    "stop_requests",
+]
 
 EndState = Literal["succeeded", "failed", "cancelled"]
 
@@ -40,90 +58,7 @@ class Heartbeat(NamedTuple):
 
     is_owner: bool
     is_cancel_requested: bool
-
-
-@dataclass(frozen=True, slots=True)
-class ClaimedJob:
-    """A job that this attempt owns. `iteration`: checkpoint of a branch or evaluate job (None:
-    the newest). `config` is the JSON form of the run's `RunConfig`."""
-
-    job_id: int
-    run_id: int
-    kind: JobKind
-    attempt: int
-    iteration: int | None
-    config: dict[str, JsonValue]
-
-
-_EXPIRED = """
-    state = 'running' AND lease_expires_at < clock_timestamp()
-    AND greatest(heartbeat_at, pg_postmaster_start_time()) + (lease_expires_at - heartbeat_at)
-        < clock_timestamp()
-"""
-_CLAIM = """
-WITH candidate AS (
-    SELECT id, state = 'running' AS is_takeover FROM jobs
-    WHERE {which}
-    ORDER BY priority, id LIMIT 1
-    FOR UPDATE SKIP LOCKED
-)
-UPDATE jobs SET
-    state = 'running', attempt = attempt + 1, worker_id = :worker_id,
-    num_failures = num_failures + is_takeover::int,
-    started_at = coalesce(started_at, clock_timestamp()), heartbeat_at = clock_timestamp(),
-    lease_expires_at = clock_timestamp() + :lease_s * interval '1 second'
-FROM candidate WHERE jobs.id = candidate.id
-RETURNING jobs.id, run_id, kind, attempt, payload, is_takeover,
-    (SELECT config FROM runs WHERE runs.id = run_id) AS config
-"""
-_CLAIM_NEXT = text(_CLAIM.format(which="state = 'queued'"))
-_CLAIM_ONE = text(
-    _CLAIM.format(
-        which=f"""id = :job_id AND (state = 'queued' OR ({_EXPIRED}
-            AND NOT is_cancel_requested AND num_failures + 1 < max_attempts))"""
-    )
-)
-
-
-def claim(
-    connection: Connection, job_id: int | None, worker_id: str, lease_s: float
-) -> ClaimedJob | None:
-    """Take the job (None: the first of the queue) for `lease_s` seconds; None: nothing to take.
-
-    Of any number of callers one gets the job. The worker must be registered.
-    """
-    statement = _CLAIM_NEXT if job_id is None else _CLAIM_ONE
-    values: dict[str, object] = {"worker_id": worker_id, "lease_s": lease_s}
-    if job_id is not None:
-        values["job_id"] = job_id
-    row = connection.execute(statement, values).one_or_none()
-    if row is None:
-        return None
-    if row.is_takeover:
-        _close_attempt(connection, row.id, row.attempt - 1, "lost", "its worker went silent")
-    connection.execute(
-        text(
-            "INSERT INTO attempts (job_id, attempt, worker_id) VALUES (:job_id, :attempt, :worker)"
-        ),
-        {"job_id": row.id, "attempt": row.attempt, "worker": worker_id},
-    )
-    add_event(
-        connection,
-        "job.claimed",
-        f"worker {worker_id} started attempt {row.attempt} of {row.kind} job {row.id}",
-        run_id=row.run_id,
-        job_id=row.id,
-        attempt=row.attempt,
-        worker_id=worker_id,
-    )
-    return ClaimedJob(
-        job_id=row.id,
-        run_id=row.run_id,
-        kind=row.kind,
-        attempt=row.attempt,
-        iteration=row.payload.get("iteration"),
-        config=row.config,
-    )
+    is_kill_requested: bool = False
 
 
 def heartbeat(connection: Connection, job_id: int, attempt: int, lease_s: float) -> Heartbeat:
@@ -134,12 +69,23 @@ def heartbeat(connection: Connection, job_id: int, attempt: int, lease_s: float)
             UPDATE jobs SET heartbeat_at = clock_timestamp(),
                 lease_expires_at = clock_timestamp() + :lease_s * interval '1 second'
             WHERE id = :job_id AND attempt = :attempt AND state = 'running'
-            RETURNING is_cancel_requested
+            RETURNING is_cancel_requested, is_kill_requested
             """
         ),
         {"job_id": job_id, "attempt": attempt, "lease_s": lease_s},
     ).one_or_none()
-    return Heartbeat(row is not None, row is not None and row.is_cancel_requested)
+    if row is None:
+        return Heartbeat(False, False)
+    return Heartbeat(True, row.is_cancel_requested, row.is_kill_requested)
+
+
+def stop_requests(connection: Connection, job_id: int) -> tuple[bool, bool]:
+    """(asked to stop, asked to end at once), between two heartbeats."""
+    row = connection.execute(
+        text("SELECT is_cancel_requested, is_kill_requested FROM jobs WHERE id = :job_id"),
+        {"job_id": job_id},
+    ).one_or_none()
+    return (False, False) if row is None else (row.is_cancel_requested, row.is_kill_requested)
 
 
 def finish(connection: Connection, job_id: int, attempt: int, state: EndState, reason: str) -> bool:
@@ -157,7 +103,7 @@ def finish(connection: Connection, job_id: int, attempt: int, state: EndState, r
     ).one_or_none()
     if row is None:
         return False
-    _close_attempt(connection, job_id, attempt, state, reason)
+    close_attempt(connection, job_id, attempt, state, reason)
     add_event(
         connection,
         f"job.{state}",
@@ -167,6 +113,8 @@ def finish(connection: Connection, job_id: int, attempt: int, state: EndState, r
         attempt=attempt,
         worker_id=row.worker_id,
     )
+    if state != "succeeded":
+        skip_dependents(connection)
     return True
 
 
@@ -188,7 +136,7 @@ _PUT_BACK_ONE = text(
     _PUT_BACK.format(which="id = :job_id AND attempt = :attempt AND state = 'running'")
 )
 _PUT_BACK_EXPIRED = text(
-    _PUT_BACK.format(which=f"id IN (SELECT id FROM jobs WHERE {_EXPIRED} FOR UPDATE SKIP LOCKED)")
+    _PUT_BACK.format(which=f"id IN (SELECT id FROM jobs WHERE {EXPIRED} FOR UPDATE SKIP LOCKED)")
 )
 
 
@@ -217,7 +165,7 @@ def _put_back(
     ).one_or_none()
     if row is None:
         return None
-    _close_attempt(connection, job_id, attempt, "failed" if is_failure else "released", reason)
+    close_attempt(connection, job_id, attempt, "failed" if is_failure else "released", reason)
     add_event(
         connection,
         "job.retried" if is_failure else "job.released",
@@ -227,18 +175,20 @@ def _put_back(
         attempt=attempt,
         worker_id=row.worker_id,
     )
+    if row.state != "queued":
+        skip_dependents(connection)
     return row.state
 
 
 def reap_expired(connection: Connection) -> list[int]:
     """Take jobs from workers whose lease ran out; returns those that are queued again.
 
-    The caller sends a wake-up for each of them after its commit.
+    The caller sends a wake-up for each of them after its commit. Skips what can no longer start,
+    too: a job may have been submitted in the moment in which its dependency failed.
     """
-    reason = "its worker went silent"
-    rows = connection.execute(_PUT_BACK_EXPIRED, {"reason": reason, "is_failure": True}).all()
+    rows = connection.execute(_PUT_BACK_EXPIRED, {"reason": LOST, "is_failure": True}).all()
     for row in rows:
-        _close_attempt(connection, row.id, row.attempt, "lost", reason)
+        close_attempt(connection, row.id, row.attempt, "lost", LOST)
         add_event(
             connection,
             "job.lost",
@@ -249,66 +199,54 @@ def reap_expired(connection: Connection) -> list[int]:
             attempt=row.attempt,
             worker_id=row.worker_id,
         )
+    skip_dependents(connection)
     return [row.id for row in rows if row.state == "queued"]
 
 
-def request_cancel(connection: Connection, run_id: int) -> list[tuple[int, JobState]]:
-    """Cancel the run's open jobs: queued ones end now, running ones are asked to stop.
+def request_stop(
+    connection: Connection,
+    *,
+    run_id: int | None = None,
+    job_id: int | None = None,
+    is_kill: bool = False,
+    actor: str | None = None,
+) -> list[tuple[int, JobState]]:
+    """End open jobs, those of a run or one: queued ones end now, running ones are asked to stop.
 
-    Returns (job id, state) of the jobs that this call changed; a repeated call changes none.
+    A running job writes a checkpoint first, unless `is_kill`. Returns (job id, state) of the jobs
+    that this call changed; a repeated call changes none.
     """
     rows = connection.execute(
-        text(
-            """
-            UPDATE jobs SET
-                is_cancel_requested = true,
-                state = CASE state WHEN 'queued' THEN 'cancelled' ELSE state END,
-                reason = CASE state WHEN 'queued' THEN 'cancelled before it started' END,
-                finished_at = CASE state WHEN 'queued' THEN clock_timestamp() END
-            WHERE run_id = :run_id AND state IN ('queued', 'running') AND NOT is_cancel_requested
-            RETURNING id, kind, state, attempt
-            """
-        ),
-        {"run_id": run_id},
+        _REQUEST_STOP, {"run_id": run_id, "job_id": job_id, "is_kill": is_kill}
     ).all()
     for row in rows:
         is_stopping = row.state == "running"
+        what = "was cancelled before it started"
+        if is_stopping:
+            what = "was asked to " + ("end at once" if is_kill else "stop after a checkpoint")
         add_event(
             connection,
             "job.cancel_requested" if is_stopping else "job.cancelled",
-            f"{row.kind} job {row.id} "
-            + ("was asked to stop" if is_stopping else "was cancelled before it started"),
-            run_id=run_id,
+            f"{row.kind} job {row.id} {what}",
+            run_id=row.run_id,
             job_id=row.id,
             attempt=row.attempt or None,
+            actor=actor,
         )
+    if any(row.state == "cancelled" for row in rows):
+        skip_dependents(connection)
     return [(row.id, row.state) for row in rows]
 
 
-def queued_job_ids(connection: Connection, min_age_s: float = 0.0) -> list[int]:
-    """Jobs that wait for at least `min_age_s` seconds, in the order of the queue."""
-    rows = connection.execute(
-        text(
-            """
-            SELECT id FROM jobs WHERE state = 'queued'
-                AND queued_at <= clock_timestamp() - :min_age_s * interval '1 second'
-            ORDER BY priority, id
-            """
-        ),
-        {"min_age_s": min_age_s},
-    )
-    return [row.id for row in rows]
-
-
-def _close_attempt(
-    connection: Connection, job_id: int, attempt: int, state: str, reason: str
-) -> None:
-    connection.execute(
-        text(
-            """
-            UPDATE attempts SET state = :state, reason = :reason, finished_at = clock_timestamp()
-            WHERE job_id = :job_id AND attempt = :attempt AND state = 'running'
-            """
-        ),
-        {"job_id": job_id, "attempt": attempt, "state": state, "reason": reason},
-    )
+_REQUEST_STOP = text(
+    """
+    UPDATE jobs SET
+        is_cancel_requested = true, is_kill_requested = is_kill_requested OR :is_kill,
+        state = CASE state WHEN 'queued' THEN 'cancelled' ELSE state END,
+        reason = CASE state WHEN 'queued' THEN 'cancelled before it started' END,
+        finished_at = CASE state WHEN 'queued' THEN clock_timestamp() END
+    WHERE (run_id = :run_id OR id = :job_id) AND state IN ('queued', 'running')
+        AND NOT (is_cancel_requested AND (is_kill_requested OR NOT :is_kill))
+    RETURNING id, run_id, kind, state, attempt
+    """
+)

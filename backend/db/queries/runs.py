@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pydantic import JsonValue
 from sqlalchemy import ColumnElement, Connection, case, func, literal, or_, select
 
 from backend.db import paging
 from backend.db.models import Job, Run
 from backend.db.queries.queue import jobs_of_run
-from backend.db.records import Metric
+from backend.db.records import Branch, Episode, Metric
+from backend.diff import changes, flatten
 from backend.schemas import Config, ConfigDifference, RunDetail, RunPage, RunStatus, RunSummary
 
 status_column: ColumnElement[str] = case(
@@ -18,6 +18,7 @@ status_column: ColumnElement[str] = case(
 )
 COLUMNS = (
     *(column for column in Run.__table__.columns if column.name not in ("config", "request_hash")),
+    Run.import_hash.is_not(None).label("is_imported"),
     status_column.label("status"),
     Job.reason,
     Job.attempt,
@@ -69,8 +70,14 @@ def get_run(connection: Connection, run_id: int) -> RunDetail | None:
     if row is None:
         return None
     summary = RunSummary.model_validate(row)
+    parents = get_runs(connection, [row.parent_run_id]) if row.parent_run_id else []
+    children = select(Run.id).where(Run.parent_run_id == run_id).order_by(Run.id)
     return RunDetail(
-        **summary.model_dump(), config=row.config, jobs=jobs_of_run(connection, run_id)
+        **summary.model_dump(),
+        config=row.config,
+        jobs=jobs_of_run(connection, run_id),
+        changes=changes(parents[0][1], row.config) if parents else [],
+        child_run_ids=list(connection.scalars(children)),
     )
 
 
@@ -83,6 +90,29 @@ def training_job_id(connection: Connection, run_id: int) -> int | None:
     return connection.execute(
         select(Job.id).where(Job.run_id == run_id, Job.kind == "train")
     ).scalar_one_or_none()
+
+
+def require_training_job(connection: Connection, run_id: int) -> int:
+    """The training job of a run that exists."""
+    return connection.execute(
+        select(Job.id).where(Job.run_id == run_id, Job.kind == "train")
+    ).scalar_one()
+
+
+def known_job_ids(connection: Connection, job_ids: Sequence[int]) -> set[int]:
+    return set(connection.scalars(select(Job.id).where(Job.id.in_(job_ids))))
+
+
+def num_steps_of_episode(connection: Connection, run_id: int, episode_id: str) -> int | None:
+    """None: the run has no such episode."""
+    return connection.scalar(
+        select(Episode.num_steps).where(Episode.run_id == run_id, Episode.episode_id == episode_id)
+    )
+
+
+def known_branch_ids(connection: Connection, run_id: int, branch_ids: Sequence[str]) -> set[str]:
+    mine = (Branch.run_id == run_id, Branch.branch_id.in_(branch_ids))
+    return set(connection.scalars(select(Branch.branch_id).where(*mine)))
 
 
 def get_runs(connection: Connection, run_ids: Sequence[int]) -> list[tuple[RunSummary, Config]]:
@@ -102,7 +132,7 @@ def get_runs(connection: Connection, run_ids: Sequence[int]) -> list[tuple[RunSu
 
 def config_differences(configs: dict[int, Config]) -> list[ConfigDifference]:
     """The dotted keys whose values are not the same in all configs; the name does not count."""
-    flat = {run_id: _flatten(config) for run_id, config in configs.items()}
+    flat = {run_id: flatten(config) for run_id, config in configs.items()}
     keys = sorted({key for values in flat.values() for key in values} - {"name"})
     found: list[ConfigDifference] = []
     for key in keys:
@@ -119,13 +149,3 @@ def metric_keys_of(connection: Connection, run_ids: Sequence[int]) -> list[str]:
         select(Metric.key).where(Metric.run_id.in_(run_ids)).distinct().order_by(Metric.key)
     )
     return [row.key for row in rows]
-
-
-def _flatten(config: Config, prefix: str = "") -> dict[str, JsonValue]:
-    flat: dict[str, JsonValue] = {}
-    for key, value in config.items():
-        if isinstance(value, dict) and value:
-            flat |= _flatten(value, f"{prefix}{key}.")
-        else:
-            flat[prefix + key] = value
-    return flat

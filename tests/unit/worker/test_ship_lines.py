@@ -8,7 +8,8 @@ from pathlib import Path
 
 from sero_core.records import to_payload
 from tests.support.records import iteration_record
-from worker.child import describe, last_error, newest_checkpoint
+from worker.child import describe, last_error
+from worker.plan import newest_checkpoint
 from worker.ship import LineReader, Target, for_job
 
 
