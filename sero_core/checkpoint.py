@@ -10,7 +10,7 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -151,12 +151,14 @@ def restore_optimizers(folder: Path, optimizers: Mapping[str, torch.optim.Optimi
         load_optimizer(optimizer, folder / name)
 
 
-def check_same_run(folder: Path, state: TrainerState, config_hash: str, seed: int) -> None:
+def check_same_run(
+    folder: Path, state: TrainerState, config_hashes: Sequence[str], seed: int
+) -> None:
     """Errors: `CheckpointError` when the checkpoint belongs to another config or seed."""
-    if (state.config_hash, state.seed) != (config_hash, seed):
+    if state.config_hash not in config_hashes or state.seed != seed:
         raise CheckpointError(
             f"checkpoint {folder} belongs to config {state.config_hash} seed {state.seed}, "
-            f"this run is config {config_hash} seed {seed}; use another --out folder"
+            f"this run is config {config_hashes[0]} seed {seed}; use another --out folder"
         )
 
 

@@ -276,7 +276,9 @@ def _state_to_resume(config: RunConfig, out: Path) -> TrainerState | None:
         return None
     folder = found[-1][1]
     state = read_state(folder)
-    check_same_run(folder, state, config.group_hash(), config.seed)
+    # checkpoints of version 0.1.0 name the group
+    known = (config.trajectory_hash(), config.group_hash())
+    check_same_run(folder, state, known, config.seed)
     return state
 
 

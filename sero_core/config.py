@@ -58,6 +58,9 @@ __all__ = [
 ]
 
 
+_NOT_THE_GROUP = ("name", "seed")
+
+
 class RunConfig(Part):
     """One experiment. `hash` without `name` and `seed` is the group that seeds are averaged
     over.
@@ -103,9 +106,18 @@ class RunConfig(Part):
         """SHA-256 (16 hex) of all that decides the records but the seed: runs with equal hash
         differ in seed, name and the number of workers only.
         """
+        return self._hash(*_NOT_THE_GROUP)
+
+    def trajectory_hash(self) -> str:
+        """As `group_hash`, and without what only says how far to train and what to keep: a
+        checkpoint may be continued by a config with the same one and the same seed.
+        """
+        return self._hash(*_NOT_THE_GROUP, "num_iterations", "checkpoint_every", "keep_checkpoints")
+
+    def _hash(self, *excluded: str) -> str:
         data = self.model_dump(
             mode="json",
-            exclude={"name": True, "seed": True, "env": {"num_workers", "worker_deadline_s"}},
+            exclude=dict.fromkeys(excluded, True) | {"env": {"num_workers", "worker_deadline_s"}},
         )
         return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()[:16]
 

@@ -56,7 +56,7 @@ def train(
         prepared.commit()
 
     if state is None:
-        state = TrainerState(0, config.group_hash(), config.seed, {})
+        state = TrainerState(0, config.trajectory_hash(), config.seed, {})
         started = time.monotonic()
         evaluations = evaluate_panels(trainer, 0)
         metrics = evaluation_metrics(evaluations)

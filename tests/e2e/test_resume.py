@@ -66,6 +66,17 @@ def test_sigterm_leaves_a_checkpoint_and_exit_code_75(tmp_path: Path) -> None:
     assert logged == list(range(logged[-1] + 1))
 
 
+def test_more_iterations_go_on_as_if_they_had_been_planned(tmp_path: Path) -> None:
+    whole, extended = tmp_path / "whole", tmp_path / "extended"
+    for out, count in ((whole, 3), (extended, 2), (extended, 3)):
+        command = [*train_command(out, f"num_iterations={count}"), "--resume"]
+        subprocess.run(command, check=True, capture_output=True, timeout=300)
+    last_whole, last_extended = (complete_checkpoints(out)[-1][1] for out in (whole, extended))
+    assert weights_hash(last_extended) == weights_hash(last_whole)
+    logged = [payload.iteration for payload in log_without_clocks(extended)]
+    assert logged == [0, 1, 2, 3]
+
+
 def test_resume_refuses_another_config_and_a_second_process(tmp_path: Path) -> None:
     out = tmp_path / "run"
     subprocess.run(train_command(out, "num_iterations=1"), check=True, capture_output=True)

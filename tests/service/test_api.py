@@ -111,8 +111,8 @@ def test_a_check_over_several_fields_names_its_field(client: SeroClient) -> None
 @pytest.mark.parametrize(
     ("request_", "field", "allowed"),
     [
-        (SubmitRequest(), "config", "one of the two"),
-        (SubmitRequest(config={}, preset="sero_demo"), "config", "one of the two"),
+        (SubmitRequest(), "config", "one of the three"),
+        (SubmitRequest(config={}, preset="sero_demo"), "config", "one of the three"),
         (SubmitRequest(preset="sero_dmeo"), "preset", "sero_demo"),
     ],
 )
