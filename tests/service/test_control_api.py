@@ -5,7 +5,7 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from sqlalchemy import Engine, create_engine
+from sqlalchemy import Engine
 
 from backend.client import ApiError, SeroClient
 from backend.main import create_app
@@ -165,9 +165,11 @@ def test_jobs_are_paged_in_the_order_of_the_queue(client: SeroClient, engine: En
     assert client.cancel_job(ids[4]).state == "cancelled"
 
 
-def test_a_token_has_its_quota_and_its_name_in_the_trail(settings: Settings) -> None:
+def test_a_token_has_its_quota_and_its_name_in_the_trail(
+    settings: Settings, engine: Engine
+) -> None:
     strict = settings.model_copy(update={"require_token": True})
-    with create_engine(settings.database_url).begin() as connection:
+    with engine.begin() as connection:
         _, secret = issue(connection, "ada", "submit", None, max_queued=1)
     with serve(create_app(strict)) as url, SeroClient(url, token=secret) as ada:
         run = ada.submit_run(DEMO)
