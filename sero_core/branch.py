@@ -1,68 +1,30 @@
 """SERO's branches: choose roots, restore them, let the oracle act, score and weight every step.
 
-Source: arXiv 2610.19397 (abstract); defaults of what it leaves open are in docs/methods.md. Three
-passes: the oracle executes all branches in the real environment, then one `score` call gives the
-behavior policy's log-probabilities of every oracle action, then the weights follow from them.
+Source: arXiv 2610.19397 (abstract); defaults of what it leaves open are in docs/methods.md. The
+stages are in `sero_core/branching`; each takes all branches of an iteration at once, so the
+behavior policy is asked in few, large passes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from random import Random
+from itertools import islice
 
-from sero_core.collect import Engine
+from sero_core.branching.controls import loss_weights
+from sero_core.branching.execute import ExecutedStep, Execution, Executor
+from sero_core.branching.roots import Root, choose_roots
+from sero_core.branching.scoring import Ingredients, Question, Scorer
+from sero_core.branching.thoughts import Thought, think
+from sero_core.collect import Engine, Sampling
 from sero_core.config import SeroConfig
-from sero_core.envs.admissible import is_admissible
 from sero_core.envs.vector import EnvPool
-from sero_core.prompts import PastStep, Prompt, PromptBuilder, RenderedAction, task_text
+from sero_core.prompts import PromptBuilder, RenderedAction
 from sero_core.reachability import StepWeight, reachability_weights
-from sero_core.types import (
-    Branch,
-    BranchOutcome,
-    BranchStep,
-    Environment,
-    Episode,
-    Group,
-    Observation,
-    Oracle,
-    OracleError,
-    Prefix,
-    PrefixStep,
-    RestoreMismatch,
-)
+from sero_core.seeds import derived_random
+from sero_core.types import Branch, BranchStep, Group, Oracle
 
-
-@dataclass(frozen=True, slots=True)
-class Root:
-    """A visited state chosen as the start of a branch; `index` is the step's index."""
-
-    episode: Episode
-    index: int
-
-
-@dataclass(frozen=True, slots=True)
-class Executed:
-    """One oracle step that was executed, before scoring."""
-
-    observation: Observation
-    action: str
-    prompt: Prompt
-    rendered: RenderedAction
-    reward: float
-    state_hash: str
-
-
-@dataclass(frozen=True, slots=True)
-class Execution:
-    """What happened when the oracle acted from a root."""
-
-    root: Root
-    outcome: BranchOutcome
-    reason: str
-    restored_hash: str
-    steps: tuple[Executed, ...]
-    final_observation: Observation | None
+__all__ = ["Brancher", "Root"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,212 +36,179 @@ class Brancher:
     builder: PromptBuilder
     oracle: Oracle
     config: SeroConfig
+    sampling: Sampling
     max_steps: int
     success_reward: float
-    max_new_tokens: int
 
-    def branch(self, groups: Sequence[Group], rng: Random) -> list[Branch]:
-        """Branches of all groups, in group order. Roots depend on `rng` and the episodes only."""
-        roots = [root for group in groups for root in self.choose_roots(group, rng)]
-        return self.branch_from(roots)
+    def branch(self, groups: Sequence[Group], *, seed: int, iteration: int) -> list[Branch]:
+        """Branches of all groups, in group order. Roots depend on (seed, place of the group) and
+        its episodes only."""
+        roots = [
+            root for place, group in enumerate(groups) for root in self.roots(group, seed, place)
+        ]
+        return self.branch_from(roots, seed=seed, iteration=iteration)
 
-    def branch_from(self, roots: Sequence[Root]) -> list[Branch]:
-        """Execute, score and weight the branches of given roots."""
-        executions = [self._execute(root) for root in roots]
-        steps = [step for execution in executions for step in execution.steps]
-        prompts = [step.prompt.ids for step in steps]
-        scores = self.engine.score(prompts, [step.rendered.token_ids for step in steps])
-        probes = self._probe(prompts)
-        branches: list[Branch] = []
-        start = 0
-        for execution in executions:
-            end = start + len(execution.steps)
-            branches.append(self._finish(execution, scores[start:end], probes[start:end]))
-            start = end
-        return branches
+    def roots(self, group: Group, seed: int, place: int) -> list[Root]:
+        """The roots of one group."""
+        rng = derived_random(seed, "roots", place)
+        return choose_roots(group, self.config.root, self._executor().differs, rng)
 
-    def choose_roots(self, group: Group, rng: Random) -> list[Root]:
-        """At most one root per episode, failed episodes first (docs/methods.md, roots)."""
-        rule = self.config.root
-        if rule.skip_solved_group and all(episode.is_won for episode in group.episodes):
-            return []
-        failed = [episode for episode in group.episodes if not episode.is_won]
-        won = [episode for episode in group.episodes if episode.is_won]
-        rng.shuffle(failed)
-        rng.shuffle(won)
-        candidates = failed if rule.rule == "failed_only" else failed + won
+    def branch_from(self, roots: Sequence[Root], *, seed: int, iteration: int) -> list[Branch]:
+        """Execute, render, score and weight the branches of given roots."""
+        executor = self._executor()
+        executions = [executor.execute(root) for root in roots]
+        thoughts = think(
+            self.config.thought,
+            executions,
+            builder=self.builder,
+            engine=self.engine,
+            sampling=self.sampling,
+            seed=seed,
+        )
+        rendered = [
+            [
+                self.builder.render(step.action, thought.opening)
+                for step, thought in zip(run.steps, openings, strict=True)
+            ]
+            for run, openings in zip(executions, thoughts, strict=True)
+        ]
+        questions = [
+            question
+            for run, openings, texts in zip(executions, thoughts, rendered, strict=True)
+            for question in _questions(run, openings, texts)
+        ]
+        answers = iter(self._scorer().score(questions, seed))
         return [
-            Root(episode, self._root_index(episode, i, rng))
-            for i, episode in enumerate(candidates[: rule.per_group])
+            self._finish(
+                run, openings, texts, list(islice(answers, len(run.steps))), seed, iteration
+            )
+            for run, openings, texts in zip(executions, thoughts, rendered, strict=True)
         ]
 
-    def _root_index(self, episode: Episode, position: int, rng: Random) -> int:
-        rule, count = self.config.root.rule, len(episode.steps)
-        if rule in ("disagree", "first_divergence"):
-            differing = self._disagreements(episode)
-            if rule == "first_divergence" and differing:
-                return differing[0]
-            if differing:
-                return rng.choice(differing)
-        if rule == "stratified":
-            third = position % 3
-            low, high = count * third // 3, max(count * third // 3 + 1, count * (third + 1) // 3)
-            return rng.randrange(min(low, count - 1), min(high, count))
-        return rng.randrange(count)
-
-    def _disagreements(self, episode: Episode) -> list[int]:
-        """Steps where the oracle, started there, would act differently from the policy."""
-        env = self.envs.take(1)[0]
-        env.reset(episode.task)
-        differing: list[int] = []
-        for step in episode.steps:
-            observation = env.restore(step.snapshot)
-            try:
-                self.oracle.start(_prefix(episode, step.index, observation, env))
-                if self.oracle.act(observation) != step.action:
-                    differing.append(step.index)
-            except OracleError:
-                continue
-        return differing
-
-    def _execute(self, root: Root) -> Execution:
-        env = self.envs.take(1)[0]
-        env.reset(root.episode.task)
-        try:
-            observation = env.restore(root.episode.steps[root.index].snapshot)
-        except RestoreMismatch as error:
-            return Execution(root, "restore_mismatch", str(error), "", (), None)
-        restored_hash = env.snapshot().state_hash
-        steps: list[Executed] = []
-        outcome, reason = self._limit(root)
-        try:
-            self.oracle.start(_prefix(root.episode, root.index, observation, env))
-            while len(steps) < self._max_depth(root):
-                step, after = self._oracle_step(root, steps, observation, env)
-                steps.append(step)
-                observation = after
-                if after.is_won:
-                    outcome, reason = "won", f"won after {len(steps)} oracle step(s)"
-                    break
-        except OracleError as error:
-            outcome, reason = error.outcome, error.reason
-        return Execution(root, outcome, reason, restored_hash, tuple(steps), observation)
-
-    def _oracle_step(
-        self, root: Root, before: Sequence[Executed], observation: Observation, env: Environment
-    ) -> tuple[Executed, Observation]:
-        """The oracle's next action, executed, with the prompt the policy would have seen for it."""
-        action = self.oracle.act(observation)
-        if not is_admissible(root.episode.task.env, observation, action):
-            raise OracleError(f"proposed {action!r}, which is not admissible")
-        episode = root.episode
-        past = [
-            *(PastStep(s.observation.text, s.action) for s in episode.steps[: root.index]),
-            *(PastStep(s.observation.text, s.action) for s in before),
-        ]
-        prompt = self.builder.build(task_text(episode.steps[0].observation.text), past, observation)
-        state_hash = env.snapshot().state_hash
-        after = env.step(action)
-        step = Executed(
-            observation=observation,
-            action=action,
-            prompt=prompt,
-            rendered=self.builder.render(action),
-            reward=self.success_reward if after.is_won else 0.0,
-            state_hash=state_hash,
+    def _executor(self) -> Executor:
+        return Executor(
+            envs=self.envs,
+            builder=self.builder,
+            oracle=self.oracle,
+            horizon=self.config.horizon,
+            max_oracle_steps=self.config.max_oracle_steps,
+            max_steps=self.max_steps,
+            success_reward=self.success_reward,
         )
-        return step, after
 
-    def _max_depth(self, root: Root) -> int:
-        limit = min(self.config.max_oracle_steps, self.max_steps - root.index)
-        return min(limit, self.config.horizon) if self.config.horizon else limit
-
-    def _limit(self, root: Root) -> tuple[BranchOutcome, str]:
-        depth = self._max_depth(root)
-        if self.config.horizon and depth == self.config.horizon:
-            return "horizon", f"cut after {depth} step(s): sero.horizon"
-        return "budget", f"not won within {depth} step(s)"
-
-    def _probe(self, prompts: Sequence[tuple[int, ...]]) -> list[str | None]:
-        if not self.config.probe:
-            return [None] * len(prompts)
-        completions = self.engine.generate(
-            prompts,
-            temperature=0.0,
-            max_new_tokens=self.max_new_tokens,
-            seeds=[0] * len(prompts),
+    def _scorer(self) -> Scorer:
+        config = self.config.reachability
+        return Scorer(
+            engine=self.engine,
+            builder=self.builder,
+            rules=frozenset((config.rule, *config.also_log)),
+            probe=self.config.probe,
+            num_samples=config.num_samples,
+            max_new_tokens=self.sampling.max_new_tokens,
         )
-        return [self.builder.parse(completion.text).action for completion in completions]
 
     def _finish(
         self,
-        execution: Execution,
-        scores: Sequence[tuple[float, ...]],
-        probes: Sequence[str | None],
+        run: Execution,
+        thoughts: Sequence[Thought],
+        rendered: Sequence[RenderedAction],
+        ingredients: Sequence[Ingredients],
+        seed: int,
+        iteration: int,
     ) -> Branch:
-        root, config = execution.root, self.config
-        weights = reachability_weights(
-            scores,
-            [step.rendered.scored for step in execution.steps],
-            rule=config.reachability.rule,
-            beta=config.reachability.beta,
+        root, config = run.root, self.config
+        reach = config.reachability
+        weights = reachability_weights(ingredients, rule=reach.rule, beta=reach.beta, tau=reach.tau)
+        trained = loss_weights(
+            [weight.weight for weight in weights],
+            config.control,
+            iteration=iteration,
+            seed=seed,
+            branch_id=root.branch_id,
         )
-        is_complete = execution.outcome in ("won", "horizon")
+        is_complete = run.outcome in ("won", "horizon")
+        steps = [
+            _branch_step(root, depth, *parts)
+            for depth, parts in enumerate(
+                zip(run.steps, thoughts, rendered, ingredients, weights, trained, strict=True)
+            )
+        ]
         return Branch(
-            branch_id=f"{root.episode.episode_id}t{root.index}",
+            branch_id=root.branch_id,
             episode_id=root.episode.episode_id,
             task=root.episode.task,
             root_index=root.index,
-            root_rule=config.root.rule,
+            root_rule=root.rule,
             oracle=config.oracle.name,
-            outcome=execution.outcome,
-            reason=execution.reason,
+            outcome=run.outcome,
+            reason=run.reason,
             root_hash=root.episode.steps[root.index].snapshot.state_hash,
-            restored_hash=execution.restored_hash,
-            weight_rule=config.reachability.rule,
-            beta=config.reachability.beta,
-            is_trained=bool(execution.steps) and (is_complete or config.keep_failed),
-            steps=tuple(
-                _branch_step(root, depth, step, logprobs, weight, probe)
-                for depth, (step, logprobs, weight, probe) in enumerate(
-                    zip(execution.steps, scores, weights, probes, strict=True)
-                )
-            ),
-            final_observation=execution.final_observation,
+            restored_hash=run.restored_hash,
+            weight_rule=reach.rule,
+            beta=reach.beta,
+            tau=reach.tau,
+            control=None if config.control is None else config.control.name,
+            is_trained=bool(run.steps) and (is_complete or config.keep_failed),
+            steps=tuple(steps),
+            final_observation=run.final_observation,
         )
 
 
-def _prefix(episode: Episode, index: int, observation: Observation, env: Environment) -> Prefix:
-    steps = tuple(PrefixStep(step.observation, step.action) for step in episode.steps[:index])
-    return Prefix(task=episode.task, steps=steps, observation=observation, env=env)
+def _questions(
+    run: Execution, thoughts: Sequence[Thought], rendered: Sequence[RenderedAction]
+) -> list[Question]:
+    return [
+        Question(
+            name=f"{run.root.branch_id}k{depth}",
+            prompt_ids=step.prompt.ids,
+            action=step.action,
+            admissible=step.observation.admissible,
+            opening=thought.opening,
+            rendered=text,
+        )
+        for depth, (step, thought, text) in enumerate(
+            zip(run.steps, thoughts, rendered, strict=True)
+        )
+    ]
 
 
 def _branch_step(
     root: Root,
     depth: int,
-    step: Executed,
-    logprobs: tuple[float, ...],
+    step: ExecutedStep,
+    thought: Thought,
+    rendered: RenderedAction,
+    ingredients: Ingredients,
     weight: StepWeight,
-    probe: str | None,
+    loss_weight: float,
 ) -> BranchStep:
     index = root.index + depth
     policy_steps = root.episode.steps
+    is_whole_answer = thought.source == "teacher"
     return BranchStep(
         depth=depth,
         observation=step.observation,
         action=step.action,
         prompt=step.prompt.text,
         prompt_ids=step.prompt.ids,
-        token_ids=step.rendered.token_ids,
-        tokens=step.rendered.tokens,
-        logprobs=logprobs,
-        scored=step.rendered.scored,
+        token_ids=rendered.token_ids,
+        tokens=rendered.tokens,
+        logprobs=ingredients.logprobs,
+        scored=rendered.scored,
         action_logprob_mean=weight.logprob_mean,
         action_logprob_sum=weight.logprob_sum,
         compatibility=weight.compatibility,
         weight=weight.weight,
         policy_action=policy_steps[index].action if index < len(policy_steps) else None,
-        probe_action=probe,
+        probe_action=ingredients.probe_action,
         reward=step.reward,
         state_hash=step.state_hash,
+        thought=thought.source,
+        loss_mask=(True,) * len(rendered.token_ids) if is_whole_answer else None,
+        loss_weight=None if loss_weight == weight.weight else loss_weight,
+        greedy_logprob_mean=ingredients.greedy_logprob_mean,
+        admissible_logprobs=ingredients.admissible_logprobs,
+        admissible_index=ingredients.admissible_index,
+        num_samples=ingredients.num_samples,
+        num_matches=ingredients.num_matches,
     )

@@ -29,7 +29,7 @@ from sero_core.metrics import branch_metrics, evaluation_metrics, rollout_metric
 from sero_core.policy import save_policy
 from sero_core.records import to_payload
 from sero_core.report import row_of, rows_of_run, table
-from sero_core.seeds import derive_seed, derived_random
+from sero_core.seeds import derive_seed
 from sero_core.setup import Trainer, build_trainer, training_sampling
 from sero_core.sinks.jsonl import JsonlSink
 from sero_core.train import StopRequested, evaluate_panels, sample_tasks, train
@@ -258,7 +258,8 @@ def _branch_once(trainer: Trainer) -> IterationRecord:
     )
     if trainer.brancher is None:
         raise SeroError("this config has no [sero] section")
-    branches = tuple(trainer.brancher.branch(groups, derived_random(config.seed, "roots", 1)))
+    seed = derive_seed(config.seed, "branch", 1)
+    branches = tuple(trainer.brancher.branch(groups, seed=seed, iteration=1))
     metrics = rollout_metrics(groups) | branch_metrics(branches)
     return IterationRecord(1, metrics, tuple(groups), branches, (), None)
 

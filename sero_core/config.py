@@ -100,6 +100,12 @@ class RunConfig(Part):
                 f"evaluation.panels: {self.env.name} has no split {', '.join(unknown)} to evaluate"
                 f"; allowed: {', '.join(splits)}"
             )
+        thought = "template" if self.sero is None else self.sero.thought.name
+        if thought != "template" and self.prompt.name == "terse":
+            raise ValueError(
+                f"sero.thought.name: {thought}, but answers of the terse prompt have no thought; "
+                "allowed: template, or prompt.name = standard"
+            )
         return self
 
     def group_hash(self) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from statistics import stdev
 
 from sero_core.evaluate import rates_by_seed
+from sero_core.prompts import same_action
 from sero_core.types import Branch, Evaluation, Group, Step
 
 
@@ -33,40 +34,72 @@ def rollout_metrics(groups: Sequence[Group]) -> dict[str, float]:
 
 
 def branch_metrics(branches: Sequence[Branch]) -> dict[str, float]:
-    """Branch diagnostics: success, effective depth, mean weight per depth, agreement at the root.
+    """Branch diagnostics: outcomes, weights and the behavior policy's view of the oracle's actions.
 
-    `sero/nll_k<k>` is the behavior policy's mean negative log-probability per token of oracle
-    action k, before the update.
+    `sero/mean_weight_k<k>` and `sero/nll_k<k>` are means over the branches that reach depth k, of
+    w_k and of the mean negative log-probability per token of oracle action k, before the update.
+    `sero/effective_depth` is the mean of sum_k w_k. `sero/agreement` (with probe) is the share of
+    branch steps where the policy's greedy action is the oracle's. `sero/replaced_thoughts` counts
+    steps whose thought was not usable. `sero/mean_loss_weight` exists in control studies.
     """
+    steps = [step for branch in branches for step in branch.steps]
     metrics = {
         "sero/branches": float(len(branches)),
         "sero/branches_trained": float(sum(branch.is_trained for branch in branches)),
-        "sero/restore_mismatches": float(
-            sum(branch.outcome == "restore_mismatch" for branch in branches)
-        ),
+        "sero/restore_mismatches": float(_count(branches, "restore_mismatch")),
+        "sero/oracle_errors": float(_count(branches, "oracle_error")),
+        "sero/replaced_thoughts": float(sum(step.thought == "replaced" for step in steps)),
     }
     if not branches:
         return metrics
     weights: defaultdict[int, list[float]] = defaultdict(list)
     losses: defaultdict[int, list[float]] = defaultdict(list)
-    for branch in branches:
-        for step in branch.steps:
-            weights[step.depth].append(step.weight)
-            losses[step.depth].append(-step.action_logprob_mean)
-    steps = [step for branch in branches for step in branch.steps]
+    for step in steps:
+        weights[step.depth].append(step.weight)
+        losses[step.depth].append(-step.action_logprob_mean)
     metrics |= {
         "sero/branch_success": _mean([float(branch.outcome == "won") for branch in branches]),
         "sero/effective_depth": _mean([branch.effective_depth for branch in branches]),
         "sero/branch_steps": _mean([float(len(branch.steps)) for branch in branches]),
         "sero/mean_weight": _mean([step.weight for step in steps]),
-        "sero/agreement": _mean(
-            [float(step.probe_action == step.action) for step in steps if step.probe_action]
-        ),
     }
+    probed = [step for step in steps if step.probe_action is not None]
+    if probed:
+        agreeing = [same_action(step.probe_action or "", step.action) for step in probed]
+        metrics["sero/agreement"] = _mean([float(agrees) for agrees in agreeing])
+    if any(branch.control for branch in branches):
+        trained = [s.weight if s.loss_weight is None else s.loss_weight for s in steps]
+        metrics["sero/mean_loss_weight"] = _mean(trained)
     for depth in sorted(weights):
         metrics[f"sero/mean_weight_k{depth}"] = _mean(weights[depth])
         metrics[f"sero/nll_k{depth}"] = _mean(losses[depth])
     return metrics
+
+
+def branch_shares(
+    groups: Sequence[Group], branches: Sequence[Branch], seconds: dict[str, float]
+) -> dict[str, float]:
+    """What branches cost of an iteration. `time/branch_share`: seconds of branching and of the
+    oracle's update, of all but evaluation. `sero/token_share`: tokens (prompt and answer) of the
+    oracle rows that are trained on, of all rows."""
+    policy = sum(
+        len(step.prompt_ids) + _num_tokens(step)
+        for group in groups
+        for episode in group.episodes
+        for step in episode.steps
+    )
+    oracle = sum(
+        len(step.prompt_ids) + len(step.token_ids)
+        for branch in branches
+        if branch.is_trained
+        for step in branch.steps
+    )
+    spent = seconds.get("time/branch_s", 0.0) + seconds.get("time/update_oracle_s", 0.0)
+    total = seconds.get("time/iteration_s", 0.0) - seconds.get("time/eval_s", 0.0)
+    return {
+        "time/branch_share": spent / total if total > 0 else 0.0,
+        "sero/token_share": oracle / (policy + oracle) if policy + oracle else 0.0,
+    }
 
 
 def evaluation_metrics(evaluations: Sequence[Evaluation]) -> dict[str, float]:
@@ -83,6 +116,10 @@ def evaluation_metrics(evaluations: Sequence[Evaluation]) -> dict[str, float]:
         if len(rates := rates_by_seed(evaluation.outcomes)) > 1:
             metrics[f"{name}_seed_std"] = stdev(rates.values())
     return metrics
+
+
+def _count(branches: Sequence[Branch], outcome: str) -> int:
+    return sum(branch.outcome == outcome for branch in branches)
 
 
 def _num_tokens(step: Step) -> int:

@@ -47,11 +47,19 @@ class Prompt:
 
 
 @dataclass(frozen=True, slots=True)
+class Opening:
+    """What an answer says before its action tag: tokens that were sampled, then more text."""
+
+    text: str
+    sampled_ids: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class RenderedAction:
     """An action in the policy's answer format.
 
-    `scored[i]` is true where token i overlaps the action's own text (tags, think and the
-    end-of-turn token are not scored).
+    `text` is what follows the opening's sampled tokens. `scored[i]` is true where token i overlaps
+    the action's own text (tags, thought and the end-of-turn token are not scored).
     """
 
     text: str
@@ -131,24 +139,33 @@ class PromptBuilder:
             for shorter in webshop.shortened(observation):
                 yield 0, shorter
 
-    def render(self, action: str) -> RenderedAction:
-        """The oracle's action as the policy would have to answer it (`think=template`)."""
-        before = ACTION_OPEN
-        if self._config.name == "standard":
-            before = f"<think>{THINK_TEMPLATE}</think>\n{ACTION_OPEN}"
+    def opening(self, thought: str = THINK_TEMPLATE) -> Opening:
+        """A thought as the answer format wants it; the terse format has none."""
+        return Opening(f"<think>{thought}</think>\n" if self._config.name == "standard" else "")
+
+    def render(self, action: str, opening: Opening | None = None) -> RenderedAction:
+        """The oracle's action as the policy would have to answer it, after a fixed neutral thought
+        or another opening. Sampled tokens stay as they are; only text is tokenised.
+        """
+        opening = self.opening() if opening is None else opening
+        before = opening.text + ACTION_OPEN
         text = f"{before}{action}{ACTION_CLOSE}"
         encoded = self._tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)
         start, end = len(before), len(before) + len(action)
         ids = cast("list[int]", encoded["input_ids"])
         offsets = cast("list[tuple[int, int]]", encoded["offset_mapping"])
-        ids = [*ids, cast(int, self._tokenizer.eos_token_id)]
+        ids = [*opening.sampled_ids, *ids, cast(int, self._tokenizer.eos_token_id)]
         scored = [low < end and high > start for low, high in offsets]
         return RenderedAction(
             text=text,
             token_ids=tuple(ids),
-            tokens=tuple(str(self._tokenizer.decode([i])) for i in ids),
-            scored=(*scored, False),
+            tokens=tuple(self.decode([i]) for i in ids),
+            scored=(*(False for _ in opening.sampled_ids), *scored, False),
         )
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Text of token ids, special tokens included."""
+        return str(self._tokenizer.decode(list(ids)))
 
     def parse(self, response: str) -> ParsedAction:
         """Lower-cased text between the first tags. Without tags: the last characters, invalid.
@@ -170,6 +187,11 @@ class PromptBuilder:
     def _ids(self, text: str) -> tuple[int, ...]:
         encoded = self._tokenizer(text, add_special_tokens=False)
         return tuple(cast("list[int]", encoded["input_ids"]))
+
+
+def same_action(left: str, right: str) -> bool:
+    """Whether two actions are the same to `parse`, which lower-cases."""
+    return left.strip().lower() == right.strip().lower()
 
 
 def body_text(

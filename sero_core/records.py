@@ -59,7 +59,10 @@ class EpisodePayload(Payload):
 
 
 class BranchStepPayload(Payload):
-    """Depth k of a branch. `tokens` are the decoded pieces of `token_ids`; see types.BranchStep."""
+    """Depth k of a branch. `tokens` are the decoded pieces of `token_ids`; see types.BranchStep.
+
+    The fields from `thought` on are None in logs of version 0.1.
+    """
 
     depth: int
     observation: str
@@ -78,6 +81,14 @@ class BranchStepPayload(Payload):
     probe_action: str | None
     reward: float
     state_hash: str
+    thought: str | None = None
+    loss_mask: list[bool] | None = None
+    loss_weight: float | None = None
+    greedy_logprob_mean: float | None = None
+    admissible_logprobs: list[float] | None = None
+    admissible_index: int | None = None
+    num_samples: int | None = None
+    num_matches: int | None = None
 
 
 class BranchPayload(Payload):
@@ -97,6 +108,8 @@ class BranchPayload(Payload):
     effective_depth: float
     final_observation: str | None
     steps: list[BranchStepPayload]
+    tau: float = 1.0
+    control: str | None = None
 
 
 class EvalResultPayload(Payload):
@@ -262,6 +275,16 @@ def _branch_step(step: BranchStep) -> BranchStepPayload:
         probe_action=step.probe_action,
         reward=step.reward,
         state_hash=step.state_hash,
+        thought=step.thought,
+        loss_mask=None if step.loss_mask is None else list(step.loss_mask),
+        loss_weight=step.loss_weight,
+        greedy_logprob_mean=step.greedy_logprob_mean,
+        admissible_logprobs=None
+        if step.admissible_logprobs is None
+        else list(step.admissible_logprobs),
+        admissible_index=step.admissible_index,
+        num_samples=step.num_samples,
+        num_matches=step.num_matches,
     )
 
 
@@ -284,6 +307,8 @@ def _branch(branch: Branch) -> BranchPayload:
         effective_depth=branch.effective_depth,
         final_observation=None if final is None else final.text,
         steps=[_branch_step(step) for step in branch.steps],
+        tau=branch.tau,
+        control=branch.control,
     )
 
 

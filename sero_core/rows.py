@@ -41,13 +41,14 @@ def _advantage(value: np.float64 | NDArray[np.float64]) -> float | tuple[float, 
 
 
 def oracle_rows(branches: Sequence[Branch]) -> list[OracleRow]:
-    """One row per step of every branch that is trained on, with its reachability weight."""
+    """One row per step of every branch that is trained on, with the weight of the loss: its
+    reachability weight, but in a control study."""
     return [
         OracleRow(
             prompt_ids=step.prompt_ids,
             token_ids=step.token_ids,
-            scored=step.scored,
-            weight=step.weight,
+            scored=step.scored if step.loss_mask is None else step.loss_mask,
+            weight=step.weight if step.loss_weight is None else step.loss_weight,
         )
         for branch in branches
         if branch.is_trained

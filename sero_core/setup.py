@@ -83,9 +83,9 @@ def build_trainer(
             builder=builder,
             oracle=config.sero.oracle(),
             config=config.sero,
+            sampling=training_sampling(config),
             max_steps=config.rollout.max_steps,
             success_reward=config.rollout.success_reward,
-            max_new_tokens=config.sampling.max_new_tokens,
         )
     return Trainer(
         config=config,

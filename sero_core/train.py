@@ -16,7 +16,12 @@ from sero_core.batch import build_batch, build_oracle_batch
 from sero_core.checkpoint import TrainerState, prepare_checkpoint
 from sero_core.conditions import evaluation_conditions
 from sero_core.evaluate import evaluate, evaluation_number
-from sero_core.metrics import branch_metrics, evaluation_metrics, rollout_metrics
+from sero_core.metrics import (
+    branch_metrics,
+    branch_shares,
+    evaluation_metrics,
+    rollout_metrics,
+)
 from sero_core.rows import oracle_rows, policy_rows
 from sero_core.seeds import derive_seed, derived_random
 from sero_core.setup import Trainer, evaluation_sampling, training_sampling
@@ -114,6 +119,7 @@ def iterate(trainer: Trainer, state: TrainerState) -> tuple[IterationRecord, Tra
     metrics = rollout_metrics(groups) | credits.metrics | losses | evaluation_metrics(evaluations)
     if trainer.brancher is not None:
         metrics |= branch_metrics(branches)
+        metrics |= branch_shares(groups, branches, metrics | clock.laps)
     record = IterationRecord(
         iteration, metrics | progress | clock.laps, tuple(groups), branches, evaluations, None
     )
@@ -165,8 +171,8 @@ def evaluate_panels(trainer: Trainer, iteration: int) -> tuple[Evaluation, ...]:
 def _branch(trainer: Trainer, groups: Sequence[Group], iteration: int) -> tuple[Branch, ...]:
     if trainer.brancher is None:
         return ()
-    rng = derived_random(trainer.config.seed, "roots", iteration)
-    return tuple(trainer.brancher.branch(groups, rng))
+    seed = derive_seed(trainer.config.seed, "branch", iteration)
+    return tuple(trainer.brancher.branch(groups, seed=seed, iteration=iteration))
 
 
 @lru_cache(maxsize=4)

@@ -219,10 +219,15 @@ class BranchStep:
 
     `token_ids` render the oracle action in the policy's own answer format; `logprobs` are the
     frozen behavior policy's, one per token. `scored` marks the action span: the tokens that enter
-    the compatibility c_k and the oracle loss. `compatibility` is c_k = exp(beta * ell_k) with
-    `action_logprob_mean` = ell_k; `weight` is w_k = prod_{j<k} c_j, so it never contains c_k
-    itself. `policy_action` is the action the policy really took at this episode step (None past
-    its end); `probe_action` is what the policy would do greedily in the oracle's state.
+    the compatibility c_k (`reachability.py`, with `action_logprob_mean` and `_sum` of the span);
+    `weight` is w_k = prod_{j<k} c_j, so it never contains c_k itself. `policy_action` is the action
+    the policy really took at this episode step (None past its end); `probe_action` is what the
+    policy would do greedily in the oracle's state.
+
+    `thought` says where the text before the action came from (None in logs of version 0.1).
+    `loss_mask` marks the tokens of the oracle loss (None: `scored`), `loss_weight` is the weight
+    that it uses (None: `weight`; another one only in control studies). The rest are ingredients of
+    single weight rules, None where they were not asked for (`reachability.StepIngredients`).
     """
 
     depth: int
@@ -242,12 +247,23 @@ class BranchStep:
     probe_action: str | None
     reward: float
     state_hash: str
+    thought: str | None = None
+    loss_mask: tuple[bool, ...] | None = None
+    loss_weight: float | None = None
+    greedy_logprob_mean: float | None = None
+    admissible_logprobs: tuple[float, ...] | None = None
+    admissible_index: int | None = None
+    num_samples: int | None = None
+    num_matches: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Branch:
     """An oracle continuation from `root_index` of a policy episode, with the proof of its
     restore.
+
+    `root_rule` is what drew the root; `weight_rule`, `beta` and `tau` are those of its weights;
+    `control` names the control study whose weights the loss uses (None: reachability).
     """
 
     branch_id: str
@@ -265,6 +281,8 @@ class Branch:
     is_trained: bool
     steps: tuple[BranchStep, ...]
     final_observation: Observation | None
+    tau: float = 1.0
+    control: str | None = None
 
     @property
     def effective_depth(self) -> float:

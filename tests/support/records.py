@@ -180,13 +180,15 @@ def _branch(rng: np.random.Generator, episode: Episode, number: int, max_depth: 
         is_trained=outcome == "won",
         steps=tuple(steps),
         final_observation=None if not steps else Observation("You win \u2713", ()),
+        tau=1.0 + number % 2,
+        control="shuffled" if number % 3 == 2 else None,
     )
 
 
 def _branch_step(
     rng: np.random.Generator, episode: Episode, root_index: int, depth: int, weight: float
 ) -> BranchStep:
-    num_tokens = int(rng.integers(1, 7))
+    num_tokens = int(rng.integers(2, 7))
     logprobs = tuple(float(x) for x in -rng.random(num_tokens))
     mean = sum(logprobs) / num_tokens
     policy_index = root_index + depth
@@ -209,6 +211,14 @@ def _branch_step(
         probe_action=None if depth % 2 else "look",
         reward=0.0,
         state_hash=f"{rng.integers(2**60):064x}",
+        thought=("template", "policy", "replaced", None)[depth % 4],
+        loss_mask=(True,) * num_tokens if depth % 3 == 1 else None,
+        loss_weight=1.0 - weight if depth % 2 else None,
+        greedy_logprob_mean=-float(rng.random()) if depth % 2 else None,
+        admissible_logprobs=tuple(float(x) for x in -rng.random(5) * 9) if depth % 3 else None,
+        admissible_index=int(rng.integers(5)) if depth % 3 else None,
+        num_samples=8 if depth % 4 else None,
+        num_matches=int(rng.integers(9)) if depth % 4 else None,
     )
 
 

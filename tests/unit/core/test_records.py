@@ -4,15 +4,18 @@ refuses.
 
 from __future__ import annotations
 
+import json
 import math
 from pathlib import Path
 
 import pytest
 
+from sero_core.reachability import MissingIngredient, reachability_weights
 from sero_core.records import from_line, to_line, to_payload
 from sero_core.sinks.jsonl import JsonlSink
 from sero_core.types import IterationRecord, SeroError
 from tests.support.episodes import group_of
+from tests.support.records import iteration_record
 
 
 def record(iteration: int) -> IterationRecord:
@@ -28,6 +31,34 @@ def test_round_trip_keeps_nan_and_infinity() -> None:
     assert back.metrics["x"] == math.inf
     assert back.episodes == to_payload(record(3)).episodes
     assert back.episodes[0].reward == 1.0
+
+
+STEP_FIELDS_SINCE_01 = (
+    *("thought", "loss_mask", "loss_weight", "greedy_logprob_mean", "admissible_logprobs"),
+    *("admissible_index", "num_samples", "num_matches"),
+)
+
+
+def test_branches_of_older_logs_are_read_without_the_newer_fields() -> None:
+    line = to_line(iteration_record(1))
+    assert from_line(line) == to_payload(iteration_record(1)).model_copy(
+        update={"written_at": from_line(line).written_at}
+    )
+    data = json.loads(line)
+    for branch in data["branches"]:
+        del branch["tau"], branch["control"]
+        for step in branch["steps"]:
+            for field in STEP_FIELDS_SINCE_01:
+                del step[field]
+    back = from_line(json.dumps(data))
+    assert {(branch.tau, branch.control) for branch in back.branches} == {(1.0, None)}
+    steps = [step for branch in back.branches for step in branch.steps]
+    assert len(steps) > 3
+    assert {getattr(step, name) for step in steps for name in STEP_FIELDS_SINCE_01} == {None}
+    branch = next(branch for branch in back.branches if len(branch.steps) > 1)
+    assert len(reachability_weights(branch.steps, rule="seqprob", beta=1.0)) == len(branch.steps)
+    with pytest.raises(MissingIngredient, match="greedy_logprob_mean"):
+        reachability_weights(branch.steps, rule="relgreedy", beta=1.0)
 
 
 def test_resume_truncates_later_and_torn_lines(tmp_path: Path) -> None:

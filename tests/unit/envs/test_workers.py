@@ -25,7 +25,6 @@ from sero_core.envs.vector import EnvPool, LocalEnvs, Lost, Reached, VectorEnv
 from sero_core.envs.workers import WorkerEnvs, WorkerError
 from sero_core.evaluate import evaluate
 from sero_core.metrics import rollout_metrics
-from sero_core.seeds import derived_random
 from sero_core.setup import Trainer, build_trainer, evaluation_sampling, training_sampling
 from sero_core.train import iterate
 from sero_core.types import Environment, Episode, Group, SeroError, Task
@@ -108,8 +107,8 @@ def test_the_number_of_workers_changes_no_episode_and_no_branch(
     assert groups == expected
     assert groups[0].episodes[0].steps[1].snapshot.handle is None
     assert trainer.brancher is not None
-    branches = trainer.brancher.branch(groups, derived_random(0, "roots"))
-    assert branches == trainer.brancher.branch(expected, derived_random(0, "roots"))
+    branches = trainer.brancher.branch(groups, seed=0, iteration=1)
+    assert branches == trainer.brancher.branch(expected, seed=0, iteration=1)
     assert {branch.outcome for branch in branches} & {"won", "budget"}
 
 

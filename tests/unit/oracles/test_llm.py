@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import threading
 import time
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import cast
 
 import pytest
@@ -14,6 +12,7 @@ from pydantic import ValidationError
 
 from sero_core.oracles import LLMOracle
 from sero_core.types import Environment, Observation, OracleError, Prefix, PrefixStep, Task
+from tests.support.chat_server import Script
 
 KEY = "sk-very-secret-value"
 TASK = Task("train/game/trial", "alfworld", "train", "pick_and_place_simple", "/nowhere", "0" * 64)
@@ -21,52 +20,15 @@ FIRST = Observation("Your task is to: put a mug in shelf.", ("go to desk 1", "go
 SECOND = Observation("On the desk 1, you see a mug 1.", ("look", "take mug 1 from desk 1"))
 
 
-class Script(ThreadingHTTPServer):
-    """Answers one scripted (status, content, delay) per request; keeps what it was sent."""
-
-    daemon_threads = True
-    answers: list[tuple[int, str, float]]
-    bodies: list[dict[str, object]]
-    keys: list[str | None]
-
-
-class Handler(BaseHTTPRequestHandler):
-    def do_POST(self) -> None:
-        server = cast(Script, self.server)
-        length = int(self.headers["Content-Length"])
-        server.bodies.append(json.loads(self.rfile.read(length)))
-        server.keys.append(self.headers.get("Authorization"))
-        status, content, delay = server.answers.pop(0)
-        message = json.dumps({"choices": [{"message": {"content": content}}]}).encode()
-        try:
-            self.send_response(status)
-            self.send_header("Content-Length", str(len(message)))
-            self.end_headers()
-            for byte in message:
-                self.wfile.write(bytes([byte]))
-                self.wfile.flush()
-                time.sleep(delay)
-        except (BrokenPipeError, ConnectionResetError):
-            return  # the client gave up, which is what some tests ask for
-
-    def log_message(self, format: str, *args: object) -> None:
-        """Quiet."""
-
-
 @pytest.fixture
 def server() -> Iterator[Script]:
-    script = Script(("127.0.0.1", 0), Handler)
-    script.answers, script.bodies, script.keys = [], [], []
-    thread = threading.Thread(target=script.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
+    script = Script.start()
     yield script
-    script.shutdown()
-    thread.join()
-    script.server_close()
+    script.stop()
 
 
 def config_for(server: Script, **changes: object) -> LLMOracle:
-    settings = {"base_url": f"http://127.0.0.1:{server.server_port}/v1", "model": "m", **changes}
+    settings = {"base_url": server.url, "model": "m", **changes}
     return LLMOracle.model_validate(settings)
 
 
