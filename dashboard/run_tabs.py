@@ -25,6 +25,33 @@ HEALTH = {
     "sero/agreement": "probe agrees with oracle",
     "sero/branch_success": "oracle branches won",
 }
+NUMERICS = {
+    "First ratio": {
+        "numerics/ratio_first_max": "largest distance from 1",
+        "numerics/engine_gap_max": "largest engine/trainer gap",
+    },
+    "Outside of the clip band": {
+        "numerics/outside_clip": "all minibatches",
+        "numerics/outside_clip_first": "first minibatch",
+        "numerics/rejected": "rejected tokens",
+    },
+    "Gradient norm by term": {
+        "numerics/grad_norm_policy": "policy",
+        "numerics/grad_norm_kl": "KL",
+        "numerics/grad_norm_entropy": "entropy",
+        "numerics/grad_norm_oracle": "oracle",
+    },
+    "Importance weights": {
+        "numerics/is_weight_mean": "mean",
+        "numerics/is_effective_size": "effective size",
+        "numerics/is_share_cut": "share cut",
+    },
+    "Masked tokens": {
+        "numerics/masked_tokens": "tokens outside of the loss",
+        "numerics/masked_grad_max": "their largest gradient",
+    },
+}
+"""docs/numerics.md says what each should be."""
 LOG_LINES = 400
 
 
@@ -71,9 +98,22 @@ def curves(run: RunDetail) -> None:
     with row[2]:
         _chart(response, TIMES, "Seconds per iteration")
         _chart(response, {"rollout/steps": "steps per episode"}, "Episode length")
+    _numerics(response)
     lost = series.num_not_finite(response, [item.key for item in response.series])
     if lost:
         st.warning(f"{lost} logged values are NaN or infinite and are not drawn.")
+
+
+def _numerics(response: MetricsResponse) -> None:
+    """Whether the arithmetic can be trusted, apart from what was learnt."""
+    logged = {item.key for item in response.series}
+    if not any(key.startswith("numerics/") for key in logged):
+        return
+    with st.expander("**Numerics** · ratios, engine gap, masks, gradient norms by term"):
+        columns = st.columns(3, gap="large")
+        for number, (title, keys) in enumerate(NUMERICS.items()):
+            with columns[number % 3]:
+                _chart(response, keys, title)
 
 
 def _depth_map(run: RunDetail) -> None:

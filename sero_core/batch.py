@@ -1,8 +1,8 @@
 """Rows become tensors here and nowhere else.
 
 One row is one step: its prompt and its answer. Policy rows and oracle rows are two types with two
-batches, each with its own denominator. A batch keeps rows ragged; `microbatches` groups rows of
-similar length under a token budget and `pad` right-pads one such group.
+batches, each with its own denominator. A batch keeps rows ragged; `microbatches` groups rows under
+a token budget, and `pad` or `pack` lays one such group out for a forward pass.
 """
 
 from __future__ import annotations
@@ -53,7 +53,9 @@ class Batch:
 
     `input_ids[b]` (P_b + L_b,) int64 is prompt and answer, `prompt_lens[b]` = P_b >= 1.
     `advantages`, `old_logprobs` (L_b,) float32 and `masks` (L_b,) bool belong to the answer's
-    tokens. `temperatures` (B,) float32 are those of the sampler.
+    tokens. `temperatures` (B,) float32 are those of the sampler. `weights` (L_b,) float32 multiply
+    the surrogate (None = 1), `ref_logprobs` (L_b,) float32 are the reference policy's (None = no
+    KL in the loss).
     """
 
     input_ids: tuple[torch.Tensor, ...]
@@ -62,6 +64,8 @@ class Batch:
     old_logprobs: tuple[torch.Tensor, ...]
     masks: tuple[torch.Tensor, ...]
     temperatures: torch.Tensor
+    weights: tuple[torch.Tensor, ...] | None = None
+    ref_logprobs: tuple[torch.Tensor, ...] | None = None
 
     def __len__(self) -> int:
         return len(self.input_ids)
@@ -81,14 +85,24 @@ class OracleBatch:
         return len(self.input_ids)
 
 
+NO_ORACLE_ROWS = OracleBatch((), (), (), torch.zeros(0, dtype=torch.float64))
+"""What a rank trains on whose own episodes have no branch."""
+
+
 @dataclass(frozen=True, slots=True)
-class PaddedRows:
-    """Right-padded rows. Answer tokens of all rows lie behind each other (N): `target_N` is the
-    token, `row_N` its row in `input_ids_BL`, `position_N` the position whose output predicts it."""
+class TokenRows:
+    """Rows laid out for one forward pass: right-padded, or packed behind each other in one line.
+
+    `input_ids_BL` are the lines; `position_ids_BL` are given where they do not run 0..L-1 (packed:
+    they start again at 0 with each row, by which the model keeps rows apart). Answer tokens of all
+    rows lie behind each other (N): `target_N` is the token, `row_N` its row in the order given,
+    `slot_N` the place in the flattened (B * L) output that predicts it.
+    """
 
     input_ids_BL: torch.Tensor
+    position_ids_BL: torch.Tensor | None
     row_N: torch.Tensor
-    position_N: torch.Tensor
+    slot_N: torch.Tensor
     target_N: torch.Tensor
 
 
@@ -143,35 +157,78 @@ def build_oracle_batch(rows: Sequence[OracleRow]) -> OracleBatch | None:
     )
 
 
-def microbatches(lengths: Sequence[int], rows: Sequence[int], max_tokens: int) -> list[list[int]]:
-    """Split row numbers `rows` into groups of similar length, at most `max_tokens` after padding.
+def microbatches(
+    lengths: Sequence[int], rows: Sequence[int], max_tokens: int, is_packed: bool = False
+) -> list[list[int]]:
+    """Split row numbers `rows` into groups of at most `max_tokens`; `lengths[row]` is a length.
 
-    `lengths[row]` is the length of a row. Longest first, ties in the order given; a row longer than
-    the budget forms a group of its own. Empty for no rows.
+    Padded: rows of similar length, counted after padding to the longest. Packed: the plain sum,
+    first group that still has room. Longest first, ties in the order given; a row longer than the
+    budget forms a group of its own. Empty for no rows.
     """
+    order = sorted(rows, key=lambda row: -lengths[row])
     groups: list[list[int]] = []
-    for row in sorted(rows, key=lambda row: -lengths[row]):
-        if groups and lengths[groups[-1][0]] * (len(groups[-1]) + 1) <= max_tokens:
-            groups[-1].append(row)
-        else:
-            groups.append([row])
+    if not is_packed:
+        for row in order:
+            if groups and lengths[groups[-1][0]] * (len(groups[-1]) + 1) <= max_tokens:
+                groups[-1].append(row)
+            else:
+                groups.append([row])
+        return groups
+    room: list[int] = []
+    for row in order:
+        place = next((i for i, left in enumerate(room) if lengths[row] <= left), None)
+        if place is None:
+            place = len(groups)
+            groups.append([])
+            room.append(max_tokens)
+        groups[place].append(row)
+        room[place] -= lengths[row]
     return groups
 
 
 def pad(
     input_ids: Sequence[torch.Tensor], prompt_lens: Sequence[int], device: torch.device
-) -> PaddedRows:
+) -> TokenRows:
     """Right-pad rows (B of them) to (B, L) and lay out their answer tokens; pad id is 0."""
     input_ids_BL = torch.nn.utils.rnn.pad_sequence(list(input_ids), batch_first=True)
+    length = input_ids_BL.shape[1]
+    starts = [index * length for index in range(len(input_ids))]
+    return _laid_out(input_ids_BL, None, starts, input_ids, prompt_lens, device)
+
+
+def pack(
+    input_ids: Sequence[torch.Tensor], prompt_lens: Sequence[int], device: torch.device
+) -> TokenRows:
+    """Put rows behind each other in one line (1, sum of lengths), without padding."""
+    lengths = [len(ids) for ids in input_ids]
+    starts = [sum(lengths[:index]) for index in range(len(lengths))]
+    positions = torch.cat([torch.arange(length) for length in lengths])
+    line = torch.cat(list(input_ids))
+    return _laid_out(line[None], positions[None], starts, input_ids, prompt_lens, device)
+
+
+def _laid_out(
+    input_ids_BL: torch.Tensor,
+    position_ids_BL: torch.Tensor | None,
+    starts: Sequence[int],
+    input_ids: Sequence[torch.Tensor],
+    prompt_lens: Sequence[int],
+    device: torch.device,
+) -> TokenRows:
+    """`starts` are the places of each row's first token in the flattened lines."""
     rows: list[torch.Tensor] = []
-    positions: list[torch.Tensor] = []
+    slots: list[torch.Tensor] = []
     for index, (ids, prompt_len) in enumerate(zip(input_ids, prompt_lens, strict=True)):
         rows.append(torch.full((len(ids) - prompt_len,), index))
-        positions.append(torch.arange(prompt_len - 1, len(ids) - 1))
-    row_N, position_N = torch.cat(rows), torch.cat(positions)
-    target_N = input_ids_BL[row_N, position_N + 1]
-    return PaddedRows(
-        input_ids_BL.to(device), row_N.to(device), position_N.to(device), target_N.to(device)
+        slots.append(torch.arange(prompt_len - 1, len(ids) - 1) + starts[index])
+    slot_N = torch.cat(slots)
+    return TokenRows(
+        input_ids_BL=input_ids_BL.to(device),
+        position_ids_BL=None if position_ids_BL is None else position_ids_BL.to(device),
+        row_N=torch.cat(rows).to(device),
+        slot_N=slot_N.to(device),
+        target_N=input_ids_BL.flatten()[slot_N + 1].to(device),
     )
 
 

@@ -17,11 +17,10 @@ from pathlib import Path
 import torch
 
 from sero_core.optimizer_state import load_optimizer, save_optimizer
-from sero_core.policy import Policy, save_policy
+from sero_core.policy import Policy, save_policy, weights_hash
 from sero_core.types import CheckpointRecord, SeroError
 
 STATE_FILE = "state.json"
-WEIGHTS_FILE = "model.safetensors"
 POLICY_OPTIMIZER = "optimizer"
 """The folder of the policy's own optimizer; every other optimizer has a folder of its own name."""
 
@@ -105,7 +104,7 @@ def prepare_checkpoint(
     record = CheckpointRecord(
         iteration=state.iteration,
         path=str(final.relative_to(out)),
-        weights_hash=hashes[WEIGHTS_FILE],
+        weights_hash=weights_hash(temporary),
         num_bytes=sum(path.stat().st_size for path in files),
     )
     return PreparedCheckpoint(record, temporary, final, keep)

@@ -20,7 +20,7 @@ from sero_core.envs.vector import EnvPool, LocalEnvs, VectorEnv
 from sero_core.envs.workers import WorkerEnvs
 from sero_core.evaluate import Panel, tasks_hash
 from sero_core.optimizer_steps import make_optimizer
-from sero_core.policy import Policy, clone_policy, load_policy
+from sero_core.policy import Policy, open_policy, reference_policy
 from sero_core.prompts import PromptBuilder
 from sero_core.types import SeroError, Task
 
@@ -60,13 +60,8 @@ def build_trainer(
 
     Errors: `SeroError` subclasses naming the policy folder, data root or split that is wrong.
     """
-    path = str(checkpoint) if checkpoint else config.policy.path
-    policy = load_policy(path, config.policy.dtype, config.policy.num_threads)
-    reference = None
-    if config.loss.kl_coef > 0:
-        reference = clone_policy(
-            load_policy(config.policy.path, config.policy.dtype, config.policy.num_threads)
-        )
+    policy = open_policy(config.policy, checkpoint, config.seed)
+    reference = reference_policy(policy, config.policy) if config.loss.kl_coef > 0 else None
     engine = TransformersRuntime(config.engine, policy)
     make = partial(make_env, config.env)
     pool = EnvPool(make)

@@ -16,6 +16,8 @@ from sero_core.batch import build_batch, build_oracle_batch
 from sero_core.checkpoint import TrainerState, prepare_checkpoint
 from sero_core.conditions import evaluation_conditions
 from sero_core.evaluate import evaluate, evaluation_number
+from sero_core.forward import training_passes
+from sero_core.kl_reward import subtract_kl
 from sero_core.metrics import (
     branch_metrics,
     branch_shares,
@@ -96,7 +98,8 @@ def iterate(trainer: Trainer, state: TrainerState) -> tuple[IterationRecord, Tra
     clock.lap("rollout")
     branches = _branch(trainer, groups, iteration)
     clock.lap("branch")
-    credits = config.estimator(groups)
+    charged, penalty = _charge_kl(trainer, groups)
+    credits = config.estimator(charged)
     batch = build_batch(policy_rows(groups, credits.advantages, config.sampling.temperature))
     oracle_batch = build_oracle_batch(oracle_rows(branches))
     losses = update(
@@ -116,7 +119,8 @@ def iterate(trainer: Trainer, state: TrainerState) -> tuple[IterationRecord, Tra
     evaluations = evaluate_panels(trainer, iteration) if is_due or is_last else ()
     clock.lap("eval")
     progress = _progress(state.progress, groups, branches)
-    metrics = rollout_metrics(groups) | credits.metrics | losses | evaluation_metrics(evaluations)
+    metrics = rollout_metrics(groups) | credits.metrics | penalty | losses
+    metrics |= evaluation_metrics(evaluations)
     if trainer.brancher is not None:
         metrics |= branch_metrics(branches)
         metrics |= branch_shares(groups, branches, metrics | clock.laps)
@@ -166,6 +170,18 @@ def evaluate_panels(trainer: Trainer, iteration: int) -> tuple[Evaluation, ...]:
         )
         for panel in trainer.panels
     )
+
+
+def _charge_kl(
+    trainer: Trainer, groups: Sequence[Group]
+) -> tuple[Sequence[Group], dict[str, float]]:
+    """Groups as the estimator sees them, and train/kl, where KL is a penalty on rewards."""
+    config = trainer.config
+    if trainer.reference is None or config.loss.kl_in == "loss":
+        return groups, {}
+    passes = training_passes(trainer.policy, config.optimizer)
+    temperature = config.sampling.temperature
+    return subtract_kl(groups, trainer.reference, config.loss, temperature, passes)
 
 
 def _branch(trainer: Trainer, groups: Sequence[Group], iteration: int) -> tuple[Branch, ...]:

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 import torch
 
-from sero_core.batch import OracleBatch, microbatches, pad
+from sero_core.batch import OracleBatch
+from sero_core.distributed import sum_over_ranks
+from sero_core.forward import Passes, token_outputs, training_passes
 from sero_core.losses.oracle import oracle_loss
 from sero_core.optimizer_steps import minibatches, optimizer_step, zero_grad
-from sero_core.policy import Policy, log_softmax_at, logits_at
+from sero_core.policy import Policy
 
 if TYPE_CHECKING:
     from sero_core.config import OptimizerConfig, SeroConfig
@@ -25,22 +27,23 @@ def update_oracle_rows(
     optim: OptimizerConfig,
     generator: np.random.Generator,
 ) -> dict[str, float]:
+    passes = training_passes(policy, optim)
     total, counts = 0.0, 0.0
     norms: list[float] = []
     for rows in minibatches(len(batch), sero.minibatch_rows, generator):
         weights = batch.weights[rows]
-        count = float(weights.sum()) if sero.normalizer == "sum_weights" else float(len(rows))
-        if not bool((weights > 0).any()):
+        local = float(weights.sum()) if sero.normalizer == "sum_weights" else float(len(rows))
+        count, total_weight = sum_over_ranks([local, float(weights.sum())])
+        if total_weight == 0:
             continue
         zero_grad(optimizer)
         scale = sero.oracle_coef / count
         with torch.set_grad_enabled(sero.oracle_coef > 0):
-            total += accumulate_oracle_gradient(
-                policy, batch, rows, sero.normalizer, scale, optim.microbatch_tokens
-            )
+            total += accumulate_oracle_gradient(policy, batch, rows, sero.normalizer, scale, passes)
         counts += count
         if sero.oracle_coef > 0:
             norms.append(optimizer_step(policy, optimizer, optim.max_grad_norm))
+    (total,) = sum_over_ranks([total])
     return {
         "sero/oracle_loss": total / counts if counts else 0.0,
         "sero/grad_norm": float(np.mean(norms)) if norms else 0.0,
@@ -53,7 +56,7 @@ def accumulate_oracle_gradient(
     rows: Sequence[int],
     normalizer: Literal["sum_weights", "rows"],
     scale: float,
-    microbatch_tokens: int,
+    passes: Passes,
 ) -> float:
     """Add the gradient of `scale` * sum w * nll of these rows to `grad`; returns that sum.
 
@@ -63,17 +66,23 @@ def accumulate_oracle_gradient(
     total = 0.0
     lengths = [len(ids) for ids in batch.input_ids]
     rows = [row for row in rows if float(batch.weights[row]) > 0]
-    for group in microbatches(lengths, rows, microbatch_tokens):
-        padded = pad(
+    for group in passes.groups(lengths, rows):
+        laid_out = passes.lay_out(
             [batch.input_ids[row] for row in group],
             [batch.prompt_lens[row] for row in group],
             policy.device,
         )
-        logits_NV = logits_at(policy, padded.input_ids_BL, padded.row_N, padded.position_N)
+        outputs = token_outputs(
+            policy,
+            laid_out,
+            torch.ones_like(laid_out.row_N, dtype=torch.float32),
+            entropy="none",
+            head_tokens=passes.head_tokens,
+        )
         part = oracle_loss(
-            log_softmax_at(logits_NV, padded.target_N, torch.ones_like(logits_NV[:, 0])),
+            outputs.logprobs_N,
             torch.cat([batch.scored[row] for row in group]).to(policy.device),
-            padded.row_N,
+            laid_out.row_N,
             batch.weights[list(group)].to(policy.device),
             normalizer=normalizer,
         )

@@ -17,10 +17,11 @@ import torch
 from transformers import DynamicCache
 from transformers.cache_utils import DynamicLayer
 
-from sero_core.batch import microbatches, pad
+from sero_core.batch import microbatches
 from sero_core.engines.sampling import choose, seed_words, uniforms
 from sero_core.engines.shared import Row, families, score_families, worthwhile
-from sero_core.policy import Policy, log_softmax_at, logits_at
+from sero_core.forward import Passes, score_rows
+from sero_core.policy import Policy
 from sero_core.types import Completion, SeroError
 
 if TYPE_CHECKING:
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
 FORWARD_TOKENS = {"cpu": 1024, "cuda": 65_536}
 """Padded tokens per forward pass over prompts. On a CPU small passes stay in its cache: scoring
 rows of 190 tokens with a model of 0.8 M parameters took 1.5 times as long at 8,192."""
-
 HEAD_TOKENS = 512
 """Tokens whose logits over the vocabulary exist at once while scoring."""
 
@@ -136,26 +136,14 @@ class TransformersRuntime:
         temperature: float,
     ) -> list[tuple[float, ...]]:
         """Every row by itself, in padded passes."""
-        ids = [torch.tensor(p + c) for p, c in zip(prompts, completions, strict=True)]
-        lengths = [len(row) for row in ids]
-        scores: list[tuple[float, ...]] = [()] * len(prompts)
-        scored = [index for index, completion in enumerate(completions) if completion]
-        for rows in microbatches(lengths, scored, _forward_tokens(self._policy)):
-            padded = pad(
-                [ids[row] for row in rows], [len(prompts[row]) for row in rows], self._policy.device
-            )
-            with torch.inference_mode():
-                logits_NV = logits_at(
-                    self._policy, padded.input_ids_BL, padded.row_N, padded.position_N
-                )
-                temperature_N = torch.full_like(logits_NV[:, 0], temperature)
-                values = log_softmax_at(logits_NV, padded.target_N, temperature_N).tolist()
-            start = 0
-            for row in rows:
-                stop = start + len(completions[row])
-                scores[row] = tuple(values[start:stop])
-                start = stop
-        return scores
+        scores = score_rows(
+            self._policy,
+            [torch.tensor(p + c) for p, c in zip(prompts, completions, strict=True)],
+            [len(prompt) for prompt in prompts],
+            [temperature] * len(prompts),
+            Passes(_forward_tokens(self._policy), is_packed=False, head_tokens=HEAD_TOKENS),
+        )
+        return [tuple(values.tolist()) for values in scores]
 
 
 @torch.inference_mode()

@@ -12,6 +12,7 @@ import torch
 
 from sero_core.batch import OracleBatch, OracleRow, build_oracle_batch
 from sero_core.losses.oracle import oracle_loss
+from sero_core.optimizer_steps import add_schedule
 from sero_core.policy import Policy
 from sero_core.sections import OptimizerConfig
 from sero_core.sections_sero import SeroConfig
@@ -29,6 +30,7 @@ class Recorder(torch.optim.AdamW):
 
     def __init__(self, policy: Policy) -> None:
         super().__init__(policy.model.named_parameters(), lr=OPTIM.lr)
+        add_schedule(self, OPTIM)
         self.policy = policy
         self.seen: list[tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]] = []
 

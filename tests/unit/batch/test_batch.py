@@ -44,7 +44,8 @@ def test_padded_rows_predict_their_own_next_token() -> None:
     padded = pad(ids, [2, 1], torch.device("cpu"))
     assert padded.input_ids_BL.tolist() == [[3, 4, 5, 6, 2], [9, 8, 2, 0, 0]]
     assert padded.row_N.tolist() == [0, 0, 0, 1, 1]
-    assert padded.position_N.tolist() == [1, 2, 3, 0, 1]
+    assert padded.position_ids_BL is None
+    assert padded.slot_N.tolist() == [1, 2, 3, 5, 6]
     assert padded.target_N.tolist() == [5, 6, 2, 8, 2]
 
 
