@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from sqlalchemy import BigInteger, Boolean, Double, ForeignKey, Index, Integer, Text, func
+from sqlalchemy import BigInteger, Boolean, Double, ForeignKey, Index, Integer, Text, func, text
 from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 from sqlalchemy.orm import Mapped, mapped_column
 
@@ -146,9 +146,14 @@ class Branch(Base):
     num_steps: Mapped[int]
     weights: Mapped[list[float]] = mapped_column(Floats)
     final_observation_id: Mapped[int | None] = mapped_column(BigInteger)
+    tau: Mapped[float] = mapped_column(server_default=text("1"))
+    control: Mapped[str | None]
 
 
 class BranchStep(Base):
+    """From `thought` on: None where a rule did not ask for it, and in logs of version 0.1 (see
+    `sero_core.types.BranchStep`)."""
+
     __tablename__ = "branch_steps"
     __table_args__ = (
         Index(
@@ -181,6 +186,14 @@ class BranchStep(Base):
     probe_action: Mapped[str | None]
     reward: Mapped[float]
     state_hash: Mapped[str]
+    thought: Mapped[str | None]
+    loss_mask: Mapped[list[bool] | None] = mapped_column(ARRAY(Boolean))
+    loss_weight: Mapped[float | None]
+    greedy_logprob_mean: Mapped[float | None]
+    admissible_logprobs: Mapped[list[float] | None] = mapped_column(Floats)
+    admissible_index: Mapped[int | None]
+    num_samples: Mapped[int | None]
+    num_matches: Mapped[int | None]
 
 
 class Evaluation(Base):

@@ -41,7 +41,7 @@ BRANCH_COLUMNS = (
     *TASK_COLUMNS,
     *("root_index", "root_rule", "oracle", "outcome", "reason", "root_hash", "restored_hash"),
     *("weight_rule", "beta", "is_trained", "is_episode_won", "effective_depth", "num_steps"),
-    *("weights", "final_observation_id"),
+    *("weights", "final_observation_id", "tau", "control"),
 )
 BRANCH_STEP_COLUMNS = (
     *("run_id", "job_id", "iteration", "branch_id", "depth"),
@@ -49,6 +49,8 @@ BRANCH_STEP_COLUMNS = (
     *("token_ids", "tokens", "logprobs", "scored"),
     *("action_logprob_mean", "action_logprob_sum", "compatibility", "weight"),
     *("policy_action", "probe_action", "reward", "state_hash"),
+    *("thought", "loss_mask", "loss_weight", "greedy_logprob_mean"),
+    *("admissible_logprobs", "admissible_index", "num_samples", "num_matches"),
 )
 EVAL_RESULT_COLUMNS = (
     *("run_id", "job_id", "evaluation_id", "ordinal", "task_type"),
@@ -132,6 +134,8 @@ def branch_rows(place: Place, payload: IterationPayload, texts: TextCollector) -
             len(branch.steps),
             [step.weight for step in branch.steps],
             None if branch.final_observation is None else texts.add(branch.final_observation),
+            branch.tau,
+            branch.control,
         )
         for ordinal, branch in enumerate(payload.branches)
     ]
@@ -161,6 +165,14 @@ def branch_step_rows(
             None if step.probe_action is None else clean(step.probe_action),
             step.reward,
             step.state_hash,
+            step.thought,
+            step.loss_mask,
+            step.loss_weight,
+            step.greedy_logprob_mean,
+            step.admissible_logprobs,
+            step.admissible_index,
+            step.num_samples,
+            step.num_matches,
         )
         for branch in branches
         for step in branch.steps

@@ -112,7 +112,8 @@ class EpisodeDetail(EpisodeSummary):
 
 
 class BranchSummary(Schema):
-    """`id` is the permalink `<run_id>-<branch_id>`. `weights` by depth, `weights[0]` = 1."""
+    """`id` is the permalink `<run_id>-<branch_id>`. `weights` by depth, `weights[0]` = 1. `tau`
+    belongs to rule `admissible`; `control` names the study whose weights the loss used instead."""
 
     id: str
     run_id: int
@@ -134,6 +135,8 @@ class BranchSummary(Schema):
     effective_depth: Number
     num_steps: int
     weights: list[Number]
+    tau: float
+    control: str | None
 
 
 class BranchPage(Page[BranchSummary]):
@@ -143,10 +146,12 @@ class BranchPage(Page[BranchSummary]):
 class BranchStepInfo(Schema):
     """Depth k of a branch. `scored[i]`: token i belongs to the action span that the weight uses.
 
-    `compatibility` = c_k = exp(beta * ell_k); ell_k = mean or sum of the span (`weight_rule`);
+    `compatibility` = c_k by the branch's `weight_rule`, `beta` and `tau` (docs/methods.md);
     `weight` = w_k = product of the `compatibility` of the steps before, so w_0 = 1.
     `policy_action`: what the policy's episode did at this time; `probe_action`: what the policy
-    would do greedily in the oracle's state.
+    would do greedily in the oracle's state. `thought`: where the text before the action came from.
+    `loss_mask` null: `scored`; `loss_weight` null: `weight`. The rest are ingredients of weight
+    rules, null where they were not asked for; `reweigh` reads them.
     """
 
     depth: int
@@ -166,6 +171,14 @@ class BranchStepInfo(Schema):
     probe_action: str | None
     reward: Number
     state_hash: str
+    thought: str | None
+    loss_mask: list[bool] | None
+    loss_weight: Number
+    greedy_logprob_mean: Number
+    admissible_logprobs: list[Number] | None
+    admissible_index: int | None
+    num_samples: int | None
+    num_matches: int | None
 
 
 class BranchDetail(BranchSummary):

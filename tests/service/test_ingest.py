@@ -87,6 +87,34 @@ def test_everything_of_a_line_is_stored(engine: Engine, claimed: jobs.ClaimedJob
     assert math.isnan(value(engine, "SELECT value FROM metrics WHERE key = 'train/kl'"))
 
 
+def test_the_ingredients_of_weights_are_stored(engine: Engine, claimed: jobs.ClaimedJob) -> None:
+    """All of them, None included, so that a stored branch can be weighted again."""
+    payload = record(3)
+    store(engine, claimed, payload)
+    names = (
+        *("thought", "loss_mask", "loss_weight", "greedy_logprob_mean", "admissible_logprobs"),
+        *("admissible_index", "num_samples", "num_matches"),
+    )
+    seen: list[object] = []
+    for branch in payload.branches:
+        where = "branch_id = :branch ORDER BY depth"
+        found = rows(
+            engine,
+            f"SELECT {', '.join(names)} FROM branch_steps WHERE {where}",
+            branch=branch.branch_id,
+        )
+        expected = [tuple(getattr(step, name) for name in names) for step in branch.steps]
+        assert [tuple(row) for row in found] == expected
+        seen += [item for row in expected for item in row]
+        one = "SELECT tau, control FROM branches WHERE branch_id = :branch"
+        assert [tuple(row) for row in rows(engine, one, branch=branch.branch_id)] == [
+            (branch.tau, branch.control)
+        ]
+    assert None in seen
+    assert 8 in seen
+    assert "replaced" in seen
+
+
 def test_the_same_line_again_changes_nothing(engine: Engine, claimed: jobs.ClaimedJob) -> None:
     payload = record(1)
     assert store(engine, claimed, payload)
