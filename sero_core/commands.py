@@ -235,7 +235,7 @@ def evaluation_table(evaluation: Evaluation) -> list[str]:
     ]
     lines += [
         f"  {row.task_type:<34} {row.num_won:>4}/{row.num_episodes:<4} {row.rate:6.1%} "
-        f"[{row.low:.1%}, {row.high:.1%}]  {row.mean_steps:.1f} steps"
+        f"[{row.low:.1%}, {row.high:.1%}]  score {row.mean_score:.3f}  {row.mean_steps:.1f} steps"
         for row in evaluation.results
     ]
     lines.append(f"  {'macro (mean of the types)':<34} {'':>9} {evaluation.macro_rate:6.1%}")

@@ -58,7 +58,14 @@ def evaluate(
         prefix = f"eval{iteration}-" + (f"s{place}-" if place else "")
         episodes = agent.play(tasks, sampling=sampling, seed=seed, prefix=prefix)
         outcomes += [
-            EvalOutcome(task.task_id, task.task_type, seed, episode.is_won, len(episode.steps))
+            EvalOutcome(
+                task_id=task.task_id,
+                task_type=task.task_type,
+                seed=seed,
+                is_won=episode.is_won,
+                score=episode.score,
+                num_steps=len(episode.steps),
+            )
             for task, episode in zip(tasks, episodes, strict=True)
             if episode is not None
         ]
@@ -146,5 +153,6 @@ def _result(panel: str, task_type: str, outcomes: Sequence[EvalOutcome]) -> Eval
         rate=rate,
         low=low,
         high=high,
+        mean_score=sum(outcome.score for outcome in outcomes) / count if count else 0.0,
         mean_steps=sum(outcome.num_steps for outcome in outcomes) / count if count else 0.0,
     )

@@ -103,15 +103,18 @@ def branch_shares(
 
 
 def evaluation_metrics(evaluations: Sequence[Evaluation]) -> dict[str, float]:
-    """Per panel: success rate `eval/<panel>`, mean of the types' rates `eval/<panel>_macro`, and
-    with several seeds the standard deviation of their rates, `eval/<panel>_seed_std`.
+    """Per panel: success rate `eval/<panel>`, mean of the types' rates `eval/<panel>_macro`, mean
+    dense score `eval/<panel>_score` (the rate where there is none), and with several seeds the
+    standard deviation of their rates, `eval/<panel>_seed_std`.
     """
     metrics: dict[str, float] = {}
     for evaluation in evaluations:
         name = f"eval/{evaluation.panel}"
+        whole = next(row for row in evaluation.results if row.task_type == "all")
         metrics |= {
-            name: next(row.rate for row in evaluation.results if row.task_type == "all"),
+            name: whole.rate,
             f"{name}_macro": evaluation.macro_rate,
+            f"{name}_score": whole.mean_score,
         }
         if len(rates := rates_by_seed(evaluation.outcomes)) > 1:
             metrics[f"{name}_seed_std"] = stdev(rates.values())

@@ -94,6 +94,14 @@ class PromptBuilder:
     def style(self) -> Literal["terse", "standard"]:
         return self._config.name
 
+    @property
+    def env(self) -> EnvName:
+        return self._env
+
+    def shown(self, task: str, observation: str) -> str:
+        """An observation as the standard prompt's history shows it."""
+        return shown(self._env, task, observation)
+
     def limited_to(self, max_prompt_tokens: int) -> PromptBuilder:
         """The same builder with another limit."""
         config = self._config.model_copy(update={"max_prompt_tokens": max_prompt_tokens})
@@ -118,8 +126,8 @@ class PromptBuilder:
         Errors: `PromptTooLong` with got/allowed when even the history-free prompt does not fit.
         """
         num_tokens = 0
-        for kept, shown in self._attempts(past, observation):
-            body = body_text(self.style, task, past, kept, shown, self._env)
+        for kept, page in self._attempts(past, observation):
+            body = body_text(self.style, task, past, kept, page, self._env)
             prompt = self.chat(preface + body)
             num_tokens = len(prompt.ids)
             if num_tokens <= self._config.max_prompt_tokens:
@@ -211,6 +219,13 @@ def body_text(
     if name == "terse":
         return _terse(task, history, len(past), observation)
     return _standard(task, history, len(past), observation)
+
+
+def shown(env: EnvName, task: str, observation: str) -> str:
+    """An observation as the standard prompt's history shows it: of a WebShop page what follows the
+    instruction.
+    """
+    return webshop.page_text(task, observation) if env == "webshop" else observation
 
 
 def task_text(first_observation: str) -> str:

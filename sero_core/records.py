@@ -113,7 +113,9 @@ class BranchPayload(Payload):
 
 
 class EvalResultPayload(Payload):
-    """`num_episodes` was not written by version 0.1, which played each task once."""
+    """Version 0.1 wrote neither `num_episodes` (it played each task once) nor `mean_score` (its
+    games are won or not).
+    """
 
     task_type: str
     num_tasks: int
@@ -122,6 +124,7 @@ class EvalResultPayload(Payload):
     rate: float
     low: float
     high: float
+    mean_score: float = Field(default_factory=lambda data: data["rate"])
     mean_steps: float
 
 
@@ -130,6 +133,7 @@ class OutcomePayload(Payload):
     task_type: str
     seed: int | None = None
     is_won: bool
+    score: float = Field(default_factory=lambda data: float(data["is_won"]))
     num_steps: int
 
 
@@ -328,6 +332,7 @@ def _evaluation(evaluation: Evaluation) -> EvaluationPayload:
                 rate=result.rate,
                 low=result.low,
                 high=result.high,
+                mean_score=result.mean_score,
                 mean_steps=result.mean_steps,
             )
             for result in evaluation.results

@@ -1,4 +1,5 @@
-"""Evaluations as tables in the layout of the papers: one row per policy, one column per task type.
+"""Evaluations as tables in the layout of the papers: one row per policy; for ALFWorld one column
+per task type, for WebShop the mean score and the success rate.
 
 `All` is the mean over episodes (micro), `Macro` the mean of the six types' rates; papers print
 either under the name "All" (docs/evaluation.md). Rates are in percent.
@@ -100,6 +101,9 @@ def _row(label: str, panel: str, items: Sequence[tuple[int, EvaluationPayload]])
 def _cells(evaluation: EvaluationPayload) -> dict[str, float]:
     """Percentages by column, in the papers' order."""
     rates = {result.task_type: 100 * result.rate for result in evaluation.results}
+    whole = next(result for result in evaluation.results if result.task_type == "all")
+    if not set(rates) & set(ALFWORLD_COLUMNS):
+        return {"Score": 100 * whole.mean_score, "Succ.": rates["all"]}
     cells = {
         short: rates[task_type]
         for task_type, short in ALFWORLD_COLUMNS.items()

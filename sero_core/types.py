@@ -305,6 +305,8 @@ class EvalResult:
     rate: float
     low: float
     high: float
+    mean_score: float
+    """Mean of the episodes' dense task scores from 0 to 1; the rate where there are none."""
     mean_steps: float
 
 
@@ -318,6 +320,7 @@ class EvalOutcome:
     task_type: str
     seed: int
     is_won: bool
+    score: float
     num_steps: int
 
 

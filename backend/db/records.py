@@ -229,6 +229,7 @@ class EvalResult(Base):
     rate: Mapped[float]
     low: Mapped[float]
     high: Mapped[float]
+    mean_score: Mapped[float]
     mean_steps: Mapped[float]
 
 
@@ -245,6 +246,7 @@ class EvalOutcome(Base):
     task_type: Mapped[str]
     seed: Mapped[int | None] = mapped_column(BigInteger)
     is_won: Mapped[bool]
+    score: Mapped[float]
     num_steps: Mapped[int]
 
 

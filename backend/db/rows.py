@@ -54,11 +54,12 @@ BRANCH_STEP_COLUMNS = (
 )
 EVAL_RESULT_COLUMNS = (
     *("run_id", "job_id", "evaluation_id", "ordinal", "task_type"),
-    *("num_tasks", "num_episodes", "num_won", "rate", "low", "high", "mean_steps"),
+    *("num_tasks", "num_episodes", "num_won", "rate", "low", "high"),
+    *("mean_score", "mean_steps"),
 )
 EVAL_OUTCOME_COLUMNS = (
     *("run_id", "job_id", "evaluation_id", "ordinal"),
-    *("task_id", "task_type", "seed", "is_won", "num_steps"),
+    *("task_id", "task_type", "seed", "is_won", "score", "num_steps"),
 )
 
 
@@ -194,6 +195,7 @@ def eval_result_rows(place: Place, evaluations: Iterable[EvaluationPayload]) -> 
                 result.rate,
                 result.low,
                 result.high,
+                result.mean_score,
                 result.mean_steps,
             )
 
@@ -210,6 +212,7 @@ def eval_outcome_rows(place: Place, evaluations: Iterable[EvaluationPayload]) ->
                 outcome.task_type,
                 outcome.seed,
                 outcome.is_won,
+                outcome.score,
                 outcome.num_steps,
             )
 

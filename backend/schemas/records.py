@@ -218,7 +218,8 @@ class DepthMapResponse(Schema):
 
 class EvalResultInfo(Schema):
     """`rate` is `num_won / num_episodes`; `low`, `high`: its Wilson interval at 95 %. `num_tasks`
-    counts different tasks. `task_type` = `all` is the whole panel."""
+    counts different tasks. `mean_score` is the mean of the dense task scores from 0 to 1, or the
+    rate where there are none. `task_type` = `all` is the whole panel."""
 
     task_type: str
     num_tasks: int
@@ -227,6 +228,7 @@ class EvalResultInfo(Schema):
     rate: Number
     low: Number
     high: Number
+    mean_score: Number
     mean_steps: Number
 
 
@@ -237,6 +239,7 @@ class OutcomeInfo(Schema):
     task_type: str
     seed: int | None
     is_won: bool
+    score: Number
     num_steps: int
 
 

@@ -106,6 +106,8 @@ def evaluation(items: Sequence[EvaluationInfo]) -> pd.DataFrame:
             row = cells.setdefault(result.task_type, {})
             row[f"{name}: success (95 %)"] = format.interval(result.rate, result.low, result.high)
             row[f"{name}: won"] = f"{result.num_won} / {result.num_episodes}"
+            if result.mean_score != result.rate:
+                row[f"{name}: score"] = format.percent(result.mean_score)
             row[f"{name}: steps"] = format.number(result.mean_steps, 1)
     ordered = sorted(cells, key=_type_rank)
     table = pd.DataFrame({"task type": format.task_type(kind), **cells[kind]} for kind in ordered)

@@ -13,7 +13,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from sero_core.prompts import ACTION_CLOSE, ACTION_OPEN, terse_observation
+from sero_core.prompts import ACTION_CLOSE, ACTION_OPEN, EnvName, shown, terse_observation
 from sero_core.types import SeroError, Task
 
 FOLDER = Path(__file__).parent / "data"
@@ -73,29 +73,34 @@ def demonstrations_for(task: Task, count: int) -> tuple[Demonstration, ...]:
     return tuple(chosen[:count])
 
 
-def render(demonstrations: Sequence[Demonstration], style: Literal["terse", "standard"]) -> str:
+def render(
+    demonstrations: Sequence[Demonstration], style: Literal["terse", "standard"], env: EnvName
+) -> str:
     """The examples in the words of the prompt format, ending with a blank line.
 
     `standard` numbers observations and answers as the prompt numbers its history, each answer with
     its thought. Answers in the `terse` format have no thought, so its examples have none.
     """
     if style == "terse":
-        return "".join(f"{_terse(item)}\n\n" for item in demonstrations)
-    parts = [_standard(number, item) for number, item in enumerate(demonstrations, 1)]
+        return "".join(f"{_terse(item, env)}\n\n" for item in demonstrations)
+    parts = [_standard(number, item, env) for number, item in enumerate(demonstrations, 1)]
     return "\n\n".join([*parts, "Now it is your turn.", ""])
 
 
-def _standard(number: int, item: Demonstration) -> str:
+def _standard(number: int, item: Demonstration, env: EnvName) -> str:
     lines = [f"Example {number}, solved by an expert. The task is to: {item.goal}"]
     lines += [
-        f"[Observation {i}: '{step.observation}', Response {i}: '<think>{step.thought}</think>"
-        f"{ACTION_OPEN}{step.action}{ACTION_CLOSE}']"
+        f"[Observation {i}: '{shown(env, item.goal, step.observation)}', "
+        f"Response {i}: '<think>{step.thought}</think>{ACTION_OPEN}{step.action}{ACTION_CLOSE}']"
         for i, step in enumerate(item.steps, 1)
     ]
     return "\n".join([*lines, "The task is done."])
 
 
-def _terse(item: Demonstration) -> str:
+def _terse(item: Demonstration, env: EnvName) -> str:
+    """As the terse prompt shows a task and its history."""
+    if env == "webshop":
+        return "\n".join([f"task: {item.goal.lower()}", *(f"> {s.action}" for s in item.steps)])
     after = [*(step.observation for step in item.steps[1:]), item.final_observation]
     lines = [f"task: {item.goal.rstrip('.')}"]
     lines += [

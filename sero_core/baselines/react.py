@@ -60,7 +60,7 @@ class ReActAgent:
 
 def examples(collector: Collector, task: Task, count: int) -> str:
     """The rendered demonstrations for a task."""
-    return render(demonstrations_for(task, count), collector.builder.style)
+    return render(demonstrations_for(task, count), collector.builder.style, collector.builder.env)
 
 
 def with_limit(collector: Collector, max_prompt_tokens: int) -> Collector:

@@ -136,10 +136,12 @@ def reflection_prompt(builder: PromptBuilder, episode: Episode, max_prompt_token
     goal = task_text(episode.steps[0].observation.text)
     end = "the limit of steps was reached" if episode.is_truncated else "the attempt ended"
     lines = [
-        f"[Observation {i}: '{step.observation.text}', Action {i}: '{step.action}']"
+        f"[Observation {i}: '{builder.shown(goal, step.observation.text)}', "
+        f"Action {i}: '{step.action}']"
         for i, step in enumerate(episode.steps, 1)
     ]
-    lines.append(f"[Observation {len(lines) + 1}: '{episode.final_observation.text}']")
+    final = builder.shown(goal, episode.final_observation.text)
+    lines.append(f"[Observation {len(lines) + 1}: '{final}']")
     while True:
         steps = "\n".join(lines)
         prompt = builder.chat(REFLECTION.format(goal=goal, steps=steps, end=end))

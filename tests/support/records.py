@@ -229,6 +229,7 @@ def _evaluation(rng: np.random.Generator, iteration: int, panel: str, prefix: st
             TASK_TYPES[i % 3],
             seed=1000,
             is_won=bool(rng.random() < 0.5),
+            score=float(rng.random()),
             num_steps=int(rng.integers(1, 30)),
         )
         for i in range(12)
@@ -240,7 +241,18 @@ def _evaluation(rng: np.random.Generator, iteration: int, panel: str, prefix: st
         rate = num_won / len(mine)
         steps = float(np.mean([o.num_steps for o in mine]))
         results.append(
-            EvalResult(panel, task_type, len(mine), len(mine), num_won, rate, rate / 2, 1.0, steps)
+            EvalResult(
+                panel=panel,
+                task_type=task_type,
+                num_tasks=len(mine),
+                num_episodes=len(mine),
+                num_won=num_won,
+                rate=rate,
+                low=rate / 2,
+                high=1.0,
+                mean_score=float(np.mean([o.score for o in mine])),
+                mean_steps=steps,
+            )
         )
     evaluation_id = f"{prefix}i{iteration}-{panel}"
     return Evaluation(

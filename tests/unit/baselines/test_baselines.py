@@ -65,7 +65,7 @@ def test_react_shows_an_episode_of_the_same_task_type_with_thoughts(
 
 def test_terse_examples_look_like_terse_history(tasks: tuple[Task, ...]) -> None:
     [item] = demonstrations_for(tasks[0], 1)
-    lines = render([item], "terse").splitlines()
+    lines = render([item], "terse", "alfworld").splitlines()
     assert lines[0] == f"task: {item.goal.rstrip('.')}"
     assert [line.partition(" > ")[0] for line in lines[1:-1]] == [s.action for s in item.steps]
     assert lines[-1] == ""

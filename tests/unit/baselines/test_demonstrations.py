@@ -45,4 +45,4 @@ def test_two_examples_fit_a_prompt_beside_the_training_prompt() -> None:
         mine = [
             d for d in load_demonstrations("alfworld").demonstrations if d.task_type == task_type
         ]
-        assert len(render(mine, "standard")) < 6000
+        assert len(render(mine, "standard", "alfworld")) < 6000

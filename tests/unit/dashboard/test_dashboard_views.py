@@ -97,6 +97,7 @@ def evaluation(
             "rate": rate,
             "low": rate - 0.1,
             "high": rate + 0.1,
+            "mean_score": rate,
             "mean_steps": 9.5,
         }
         for kind in ("all", "pick_two_obj_and_place", "pick_and_place_simple")
@@ -267,6 +268,13 @@ class TestTables:
         assert list(table["task type"]) == ["Pick", "Pick two", "All"]
         assert table["seen: success (95 %)"][0] == "50.0 % (40.0–60.0)"
         assert table["seen: won"][0] == "50 / 100"
+
+    def test_a_dense_score_has_a_column_where_it_is_not_the_rate(self) -> None:
+        item = evaluation("valid_seen", 0, 0.25)
+        assert "seen: score" not in tables.evaluation([item])
+        graded = [result.model_copy(update={"mean_score": 0.5}) for result in item.results]
+        table = tables.evaluation([item.model_copy(update={"results": graded})])
+        assert set(table["seen: score"]) == {"50.0 %"}
 
     def test_conditions_of_the_newest_evaluations(self) -> None:
         items = [evaluation("valid_seen", 0, 0.1), evaluation("valid_unseen", 0, 0.1, is_old=True)]

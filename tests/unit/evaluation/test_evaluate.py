@@ -36,7 +36,7 @@ PANEL = Panel("valid_seen", TASKS, tasks_hash(TASKS))
 
 
 def outcome(task: str, kind: str, is_won: bool, num_steps: int, seed: int = 1000) -> EvalOutcome:
-    return EvalOutcome(task, kind, seed, is_won, num_steps)
+    return EvalOutcome(task, kind, seed, is_won, 1.0 if is_won else 0.25, num_steps)
 
 
 @dataclass(slots=True)
@@ -92,6 +92,7 @@ def test_rows_of_the_types_add_up_to_all() -> None:
         ("pick", 1, 1, 1),
     ]
     assert rows[0].mean_steps == pytest.approx(17 / 3)
+    assert rows[0].mean_score == pytest.approx(2.25 / 3)
     assert (rows[0].low, rows[0].high) == pytest.approx(wilson_interval(2, 3))
     assert macro_rate(rows) == pytest.approx((0.5 + 1.0) / 2)
 

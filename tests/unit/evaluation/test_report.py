@@ -16,9 +16,11 @@ from tests.support.records import CONDITIONS
 
 def evaluation(iteration: int, num_won: int, protocol: str = "fixed") -> Evaluation:
     """Ten light tasks, `num_won` of them won, and thirty picks, all won."""
+    kinds = ["look_at_obj_in_light"] * 10 + ["pick_and_place_simple"] * 30
+    wins = [i < num_won or i >= 10 for i in range(40)]
     outcomes = tuple(
-        [EvalOutcome(f"l{i}", "look_at_obj_in_light", 1000, i < num_won, 9) for i in range(10)]
-        + [EvalOutcome(f"p{i}", "pick_and_place_simple", 1000, True, 9) for i in range(30)]
+        EvalOutcome(f"t{i}", kind, 1000, is_won, float(is_won), 9)
+        for i, (kind, is_won) in enumerate(zip(kinds, wins, strict=True))
     )
     results = summarize("valid_seen", outcomes)
     return Evaluation(
@@ -71,6 +73,14 @@ def test_columns_have_the_papers_names_and_order(tmp_path: Path) -> None:
     ]
 
 
+def test_webshop_has_score_and_success(tmp_path: Path) -> None:
+    outcomes = [EvalOutcome(f"g{i}", "fashion", 1000, i == 0, (1, 0.5, 0)[i], 4) for i in range(3)]
+    results = summarize("test", outcomes)
+    item = replace(evaluation(0, 0), panel="test", results=results, outcomes=tuple(outcomes))
+    [row] = rows_of_run(log(tmp_path / "shop", [item]))
+    assert row.cells == pytest.approx({"Score": 50.0, "Succ.": 100 / 3})
+
+
 def test_folders_without_a_log_or_an_evaluation_are_named(tmp_path: Path) -> None:
     with pytest.raises(SeroError, match=r"holds no records.jsonl"):
         rows_of_run(tmp_path)
@@ -88,8 +98,10 @@ def test_a_line_of_version_0_1_is_still_read() -> None:
     del old["conditions"], old["macro_rate"]
     for result in old["results"]:
         del result["num_episodes"]
+        del result["mean_score"]
     for item in old["outcomes"]:
-        del item["seed"]
+        del item["seed"], item["score"]
     again = type(from_line(line)).model_validate(payload)
     assert again.evaluations[0].conditions is None
+    assert [r.mean_score for r in again.evaluations[0].results] == [0.85, 0.4, 1.0]
     assert [r.num_episodes for r in again.evaluations[0].results] == [40, 10, 30]
