@@ -2,14 +2,14 @@
 
 In rows of earlier logs a task was won or not, so its score is 1 or 0.
 
-Revision: 0005, after 0004
+Revision: 0007, after 0006
 """
 
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0005"
-down_revision = "0004"
+revision = "0007"
+down_revision = "0006"
 branch_labels = None
 depends_on = None
 
