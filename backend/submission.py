@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from sqlalchemy import Connection
 
@@ -21,6 +20,8 @@ from backend.schemas import (
     PlacementFields,
     SubmitRequest,
 )
+from backend.security.bounds import Bounds, violations
+from backend.settings import Settings
 from backend.validation import merge
 from sero_core.config import RunConfig
 
@@ -36,11 +37,15 @@ class Submission:
     changes: list[ConfigChange]
 
 
-def check(connection: Connection, request: SubmitRequest, configs_dir: Path) -> Submission:
+def check(connection: Connection, request: SubmitRequest, settings: Settings) -> Submission:
     """Errors: `InvalidRequest` naming each wrong field."""
     parent = parent_config(connection, request)
-    config = presets.to_config(request, configs_dir, parent)
+    config = presets.to_config(request, settings.configs_dir, parent)
     data: Config = config.model_dump(mode="json")
+    bounds = bounds_of(settings)
+    check_bounds(data, bounds)
+    for index, follow in enumerate(request.then):
+        check_bounds(merge(data, follow.overrides), bounds, f"then.{index}.overrides.")
     return Submission(
         config=config,
         placement=placement(connection, request),
@@ -109,6 +114,22 @@ def _follow_up(request: JobRequest, config: Config, prefix: str) -> FollowUp:
         raise wrong(f"{prefix}after", "such a job waits for the training only", "nothing")
     place = Placement(request.labels, request.num_devices, request.priority)
     return FollowUp(request.kind, checked_payload(request, config, prefix), place)
+
+
+def bounds_of(settings: Settings) -> Bounds:
+    """What configs may name on this server."""
+    return Bounds(settings.roots, settings.endpoints)
+
+
+def check_bounds(config: Config, bounds: Bounds, prefix: str = "") -> None:
+    """Errors: `InvalidRequest` naming each folder, endpoint or secret that this server does not
+    take (docs/security.md)."""
+    found = [
+        FieldError(field=prefix + item.field, message=item.message, allowed=item.allowed)
+        for item in violations(config, bounds)
+    ]
+    if found:
+        raise InvalidRequest(f"the config names {len(found)} thing(s) that are not allowed", found)
 
 
 def wrong(field: str, message: str, allowed: str | Sequence[object]) -> InvalidRequest:

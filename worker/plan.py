@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from backend.db.queries.jobs import ClaimedJob
+from backend.security.bounds import Bounds, violations
 from backend.settings import Settings
 from backend.validation import merge
 from sero_core.sinks.jsonl import RECORDS_FILE, JsonlSink
@@ -50,7 +51,7 @@ def prepare(settings: Settings, claimed: ClaimedJob) -> Plan:
     run_dir.mkdir(parents=True, exist_ok=True)
     env = device_environment(settings, claimed.devices)
     if claimed.kind == "train":
-        config = _write_config(run_dir, claimed)
+        config = _write_config(run_dir, claimed, settings)
         wait_until_free(run_dir)
         # the process would drop these lines too, but by then the shipper could have read them
         JsonlSink(run_dir, newest_checkpoint(run_dir)).close()
@@ -64,7 +65,7 @@ def prepare(settings: Settings, claimed: ClaimedJob) -> Plan:
     out.mkdir(parents=True, exist_ok=True)
     wait_until_free(out)
     (out / RECORDS_FILE).unlink(missing_ok=True)
-    config = _write_config(out, claimed)
+    config = _write_config(out, claimed, settings)
     verb = "branch" if claimed.kind == "branch" else "eval"
     args = (*TRAINER, verb, str(config), "--out", str(out), "--checkpoint", str(checkpoint))
     return Plan(args, out, iteration, env)
@@ -109,9 +110,15 @@ def wait_until_free(folder: Path) -> None:
                 time.sleep(LOCK_TICK_S)
 
 
-def _write_config(folder: Path, claimed: ClaimedJob) -> Path:
-    """The run's config with the job's overrides, complete or absent."""
+def _write_config(folder: Path, claimed: ClaimedJob, settings: Settings) -> Path:
+    """The run's config with the job's overrides, complete or absent.
+
+    Errors: `JobError` for a folder, endpoint or secret that this worker's settings do not allow.
+    """
     data = merge(claimed.config, claimed.overrides)
+    if outside := violations(data, Bounds(settings.roots, settings.endpoints)):
+        found = "; ".join(f"{item.field}: {item.message}, {item.allowed}" for item in outside)
+        raise JobError(f"its config names what this worker does not allow: {found}")
     staging = folder / f".config.{claimed.job_id}.toml"
     staging.write_text(to_toml(data))
     target = folder / "config.toml"

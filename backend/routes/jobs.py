@@ -19,7 +19,14 @@ from backend.routes.deps import (
     ServicesDep,
 )
 from backend.routes.runs import wake
-from backend.submission import check_targets, checked_payload, placement
+from backend.submission import (
+    bounds_of,
+    check_bounds,
+    check_targets,
+    checked_payload,
+    placement,
+)
+from backend.validation import merge
 
 router = APIRouter(tags=["jobs"])
 JobId = Annotated[int, Path(ge=1, le=2**31 - 1)]
@@ -39,6 +46,7 @@ def create_job(
     with services.writing(run_id) as connection:
         ((_, config),) = runs.get_runs(connection, [run_id])
         payload = checked_payload(request, config)
+        check_bounds(merge(config, request.overrides), bounds_of(services.settings), "overrides.")
         place = placement(connection, request)
         if not request.after and request.kind != "export":
             stored = [c.iteration for c in evaluations.list_checkpoints(connection, run_id)]

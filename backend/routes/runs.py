@@ -38,7 +38,7 @@ def submit_run(
     """Queue a run. The same `Idempotency-Key` with the same request answers 200 with the same run,
     with another request 409."""
     with services.writing() as connection:
-        checked = check(connection, request, services.settings.configs_dir)
+        checked = check(connection, request, services.settings)
         done = submit.submit_run(
             connection,
             checked.config,
@@ -64,7 +64,7 @@ def validate_run(
     """What submitting would do, without doing it: the config with its defaults, what is odd about
     it, and what it will need; or a 422."""
     with services.reading() as connection:
-        checked = check(connection, request, services.settings.configs_dir)
+        checked = check(connection, request, services.settings)
     return s.ValidationResponse(
         config=checked.config.model_dump(mode="json"),
         config_hash=checked.config.group_hash(),
