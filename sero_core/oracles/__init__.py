@@ -1,7 +1,7 @@
 """Oracles: they act in the environment from any state a policy reached, in training only.
 
 A config class is the oracle's entry in a run's TOML; calling it makes the oracle. A new one is a
-file and a line here.
+file and a line here; `envs` says which environments it plays.
 """
 
 from __future__ import annotations
@@ -14,10 +14,19 @@ from sero_core.oracles.explorer import ExplorerOracle
 from sero_core.oracles.handcoded import HandcodedOracle
 from sero_core.oracles.llm import LLMOracle
 from sero_core.oracles.planner import PlannerOracle
+from sero_core.oracles.webshop import WebShopOracle
 
 OracleConfig = Annotated[
-    PlannerOracle | ExplorerOracle | HandcodedOracle | LLMOracle, Field(discriminator="name")
+    PlannerOracle | ExplorerOracle | HandcodedOracle | LLMOracle | WebShopOracle,
+    Field(discriminator="name"),
 ]
 """The union of all oracles, told apart by `name`."""
 
-__all__ = ["ExplorerOracle", "HandcodedOracle", "LLMOracle", "OracleConfig", "PlannerOracle"]
+__all__ = [
+    "ExplorerOracle",
+    "HandcodedOracle",
+    "LLMOracle",
+    "OracleConfig",
+    "PlannerOracle",
+    "WebShopOracle",
+]

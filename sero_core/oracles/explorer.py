@@ -8,7 +8,7 @@ any prefix of a policy, with a wrong object in the hand or with objects moved el
 from __future__ import annotations
 
 from functools import cache
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict
 
@@ -29,6 +29,7 @@ class ExplorerOracle(BaseModel):
     """Knows only what the episode has shown; looks in likely places, then finishes the task."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+    envs: ClassVar[tuple[str, ...]] = ("alfworld",)
 
     name: Literal["explorer"] = "explorer"
 

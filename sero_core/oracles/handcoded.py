@@ -17,7 +17,7 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Literal, Protocol, cast
+from typing import ClassVar, Literal, Protocol, cast
 
 from pydantic import BaseModel, ConfigDict
 
@@ -33,6 +33,7 @@ class HandcodedOracle(BaseModel):
     """ALFWorld's own expert, its put/move fault handled. Needs the package alfworld."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+    envs: ClassVar[tuple[str, ...]] = ("alfworld",)
 
     name: Literal["handcoded"] = "handcoded"
 

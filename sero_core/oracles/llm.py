@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from sero_core.oracles.endpoint import ChatEndpoint, ask, episode_text
 from sero_core.types import Observation, Oracle, OracleError, Prefix
@@ -16,6 +16,8 @@ SYSTEM = (
 
 class LLMOracle(ChatEndpoint):
     """A model behind an OpenAI-compatible endpoint; sees only the episode's texts."""
+
+    envs: ClassVar[tuple[str, ...]] = ("alfworld",)
 
     name: Literal["llm"] = "llm"
 

@@ -6,7 +6,7 @@ and says why where it cannot.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict
 
@@ -19,6 +19,7 @@ class PlannerOracle(BaseModel):
     """Shortest plan over all facts, hidden ones too. 100 % where the goal can be reached."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+    envs: ClassVar[tuple[str, ...]] = ("alfworld",)
 
     name: Literal["planner"] = "planner"
 

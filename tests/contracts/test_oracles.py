@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Protocol, cast, get_args
 
 import pytest
-from pydantic import BaseModel, TypeAdapter
+from pydantic import TypeAdapter
+from pydantic.fields import FieldInfo
 
 from sero_core.envs.alfworld.env import AlfworldEnv
 from sero_core.envs.alfworld.generator import TASK_TYPES, generate
@@ -25,9 +26,19 @@ class Part(Protocol):
     def __call__(self) -> Oracle: ...
 
 
-UNION = cast("tuple[type[BaseModel], ...]", get_args(get_args(OracleConfig)[0]))
+class PartClass(Protocol):
+    envs: tuple[str, ...]
+    model_fields: dict[str, FieldInfo]
+    model_config: dict[str, object]
+
+
+UNION = cast("tuple[PartClass, ...]", get_args(get_args(OracleConfig)[0]))
 NAMES = [str(config.model_fields["name"].default) for config in UNION]
-PLAYERS = [name for name in NAMES if name != "llm"]
+PLAYERS = [
+    str(config.model_fields["name"].default)
+    for config in UNION
+    if "alfworld" in config.envs and config.model_fields["name"].default != "llm"
+]
 MUST_WIN = {"planner": 1.0, "explorer": 0.95}
 DEPTHS = (0, 3, 10, 25)
 LIMIT = 50
@@ -134,5 +145,7 @@ def test_a_real_game(name: str, tmp_path: Path) -> None:
 def test_names_are_unique_and_validate() -> None:
     assert len(set(NAMES)) == len(NAMES)
     for config in UNION:
+        assert config.envs
+        assert set(config.envs) <= {"alfworld", "webshop"}
         assert config.model_config.get("frozen")
         assert config.model_config.get("extra") == "forbid"

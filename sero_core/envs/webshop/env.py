@@ -28,6 +28,7 @@ class Moment:
     `parts` are those of the reward where the state is a purchase that was just made.
     """
 
+    errand: Errand
     state: State
     observation: Observation
     state_hash: str
@@ -81,7 +82,7 @@ class WebShopEnv:
                 f"restore of task {snapshot.task_id}: the environment plays {task.task_id}; "
                 "reset it to the snapshot's task first"
             )
-        if not isinstance(moment, Moment):
+        if not isinstance(moment, Moment) or moment.errand != self._errand:
             self.reset(task)
             for action in snapshot.actions:
                 self.step(action)
@@ -146,7 +147,8 @@ def observe(
         is_terminated=state.is_done,
         score=state.reward or 0.0,
     )
-    return Moment(state, observation, state_hash(observation, state, content_hash), parts)
+    hashed = state_hash(observation, state, content_hash)
+    return Moment(errand, state, observation, hashed, parts)
 
 
 def admissible(state: State, page: Sequence[Node]) -> tuple[str, ...]:

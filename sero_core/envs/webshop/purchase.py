@@ -1,8 +1,9 @@
 """The purchase that earns 1.0 for a goal: what an oracle buys, and which goals have one.
 
-A goal counts as solvable when its own product can be bought for 1.0 with options that can be
-clicked. Another product might do where the own one does not; on WebShop's 1,000-product set none of
-the 458 synthetic goals whose own product fails has such a substitute.
+A goal counts as solvable when its own product has a word that a search can find, and can be bought
+for 1.0 with options that can be clicked. Another product might do where the own one does not; on
+WebShop's 1,000-product set none of the 458 synthetic goals whose own product fails has such a
+substitute.
 """
 
 from __future__ import annotations
@@ -12,8 +13,9 @@ from functools import lru_cache
 from typing import Final
 
 from sero_core.envs.webshop.actions import is_typable
+from sero_core.envs.webshop.analysis import analyze
 from sero_core.envs.webshop.goals import Goal
-from sero_core.envs.webshop.products import Product
+from sero_core.envs.webshop.products import Product, index_text
 from sero_core.envs.webshop.reward import RewardVariant, option_matches, score
 from sero_core.envs.webshop.shop import Shop
 
@@ -28,9 +30,11 @@ BUTTON_LABELS: Final = frozenset(
 
 def winning_choice(shop: Shop, goal: Goal, variant: RewardVariant) -> Choice | None:
     """Options of the goal's product that earn exactly 1.0, as few as needed and the exact values
-    where they do; None where no choice does.
+    where they do; None where no choice does or no search finds the product.
     """
     if not _is_fitting(shop, goal.product, goal.attributes, goal.price_upper):
+        return None
+    if not _is_findable(shop, goal.product):
         return None
     groups = _selectable(shop, goal.product)
     exact = tuple((name, value) for name, value in goal.options if name is not None)
@@ -64,6 +68,12 @@ def _is_fitting(shop: Shop, product: int, attributes: tuple[str, ...], price_upp
     """
     bare = Goal(0, "human", "", product, "", attributes, (), price_upper, 1.0)
     return score(shop, bare, product, (), "original").reward == 1.0
+
+
+@lru_cache(maxsize=1024)
+def _is_findable(shop: Shop, product: int) -> bool:
+    """Whether the search index holds any term of a product."""
+    return bool(analyze(index_text(shop.product(product))))
 
 
 def _matches(choice: Choice, goal: Goal, variant: RewardVariant) -> bool:

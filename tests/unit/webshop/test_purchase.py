@@ -27,8 +27,8 @@ def test_a_choice_wins_and_is_clickable(kind: GoalKind, variant: RewardVariant) 
     assert (
         num_won
         == {
-            ("synthetic", "original"): 529,
-            ("synthetic", "fixed"): 622,
+            ("synthetic", "original"): 528,
+            ("synthetic", "fixed"): 621,
             ("human", "original"): 73,
             ("human", "fixed"): 73,
         }[kind, variant]
@@ -36,8 +36,12 @@ def test_a_choice_wins_and_is_clickable(kind: GoalKind, variant: RewardVariant) 
 
 
 def test_no_choice_means_the_exact_options_fail_or_cannot_be_clicked() -> None:
+    """Or that no search finds the product: "To Be Or Not" has only stop words."""
     shop = golden_shop()
     for goal in shop.goals("synthetic"):
+        if goal.asin == "B964QKWB7U":
+            assert winning_choice(shop, goal, "original") is None
+            continue
         exact = [(name or "", value) for name, value in goal.options]
         groups = selectable(shop.product(goal.product))
         can_be_chosen = all(groups.get(value) == name for name, value in exact)
