@@ -9,12 +9,13 @@ import hashlib
 import json
 import tomllib
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Self, cast
 
 from pydantic import Field, ValidationError, model_validator
 
 from sero_core.credit import EstimatorConfig
 from sero_core.credit.grpo import GRPO
+from sero_core.protocol import Protocol, fill_defaults
 from sero_core.sections import (
     TASK_TYPES,
     AlfworldEnv,
@@ -70,6 +71,10 @@ class RunConfig(Part):
         default="run", min_length=1, max_length=80, pattern=r"^[A-Za-z0-9][A-Za-z0-9 ._-]*$"
     )
     seed: int = Field(default=0, ge=0, le=2**31 - 1)
+    protocol: Protocol = Field(
+        default="default",
+        description="verl-agent: fields left out take the setting of the published numbers",
+    )
     num_iterations: int = Field(default=150, ge=1, le=100_000, description="Iterations to train")
     checkpoint_every: int = Field(default=5, ge=1, description="Iterations between checkpoints")
     keep_checkpoints: int = Field(default=2, ge=1, le=1000, description="Newest checkpoints kept")
@@ -87,9 +92,14 @@ class RunConfig(Part):
     )
     evaluation: EvaluationConfig = EvaluationConfig()
 
+    @model_validator(mode="before")
+    @classmethod
+    def _fill(cls, data: object) -> object:
+        return fill_defaults(cast("dict[str, object]", data)) if isinstance(data, dict) else data
+
     @model_validator(mode="after")
     def _check(self) -> Self:
-        if self.rollout.group_size < 2 and self.sero is None:
+        if self.rollout.group_size < self.estimator.min_group_size and self.sero is None:
             raise ValueError(
                 "rollout.group_size: a group of 1 has advantage 0 and there is no [sero] section, "
                 "so nothing would be learnt; allowed: 2 or more, or add [sero]"

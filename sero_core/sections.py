@@ -178,6 +178,12 @@ class RolloutConfig(Part):
     invalid_penalty: float = Field(
         default=0.1, ge=0, description="Subtracted on a step whose answer has a wrong format"
     )
+    max_rounds: int = Field(
+        default=1,
+        ge=1,
+        le=100,
+        description="Rounds of collection until num_tasks groups differ in reward; 1 = keep all",
+    )
 
 
 class EngineCorrection(Part):

@@ -15,6 +15,7 @@ from pathlib import Path
 from sero_core.batch import build_batch, build_oracle_batch
 from sero_core.checkpoint import TrainerState, prepare_checkpoint
 from sero_core.conditions import evaluation_conditions
+from sero_core.dynamic_sampling import Collected, collect_rounds, dynamic_metrics
 from sero_core.evaluate import evaluate, evaluation_number
 from sero_core.forward import training_passes
 from sero_core.kl_reward import subtract_kl
@@ -88,13 +89,8 @@ def iterate(trainer: Trainer, state: TrainerState) -> tuple[IterationRecord, Tra
     """One iteration: from the state after iteration i to the record and state of i + 1."""
     config, iteration, clock = trainer.config, state.iteration + 1, _Clock()
     tasks = sample_tasks(trainer.tasks, config.seed, iteration, config.rollout.num_tasks)
-    groups = trainer.collector.collect(
-        tasks,
-        group_size=config.rollout.group_size,
-        sampling=training_sampling(config),
-        seed=derive_seed(config.seed, "collect", iteration),
-        prefix=f"i{iteration}",
-    )
+    collected = _collect(trainer, tasks, iteration)
+    groups = collected.groups
     clock.lap("rollout")
     branches = _branch(trainer, groups, iteration)
     clock.lap("branch")
@@ -118,9 +114,11 @@ def iterate(trainer: Trainer, state: TrainerState) -> tuple[IterationRecord, Tra
     is_last = iteration == config.num_iterations
     evaluations = evaluate_panels(trainer, iteration) if is_due or is_last else ()
     clock.lap("eval")
-    progress = _progress(state.progress, groups, branches)
-    metrics = rollout_metrics(groups) | credits.metrics | penalty | losses
+    progress = _progress(state.progress, collected.played, branches)
+    metrics = rollout_metrics(collected.played) | credits.metrics | penalty | losses
     metrics |= evaluation_metrics(evaluations)
+    if config.rollout.max_rounds > 1:
+        metrics |= dynamic_metrics(collected)
     if trainer.brancher is not None:
         metrics |= branch_metrics(branches)
         metrics |= branch_shares(groups, branches, metrics | clock.laps)
@@ -182,6 +180,24 @@ def _charge_kl(
     passes = training_passes(trainer.policy, config.optimizer)
     temperature = config.sampling.temperature
     return subtract_kl(groups, trainer.reference, config.loss, temperature, passes)
+
+
+def _collect(trainer: Trainer, tasks: Sequence[Task], iteration: int) -> Collected:
+    """The iteration's groups. Episode ids of further rounds are `i<iteration>r<round>g…`."""
+    config, seed = trainer.config, derive_seed(trainer.config.seed, "collect", iteration)
+
+    def play(chosen: Sequence[Task], number: int) -> list[Group]:
+        return trainer.collector.collect(
+            chosen,
+            group_size=config.rollout.group_size,
+            sampling=training_sampling(config),
+            seed=seed if number == 1 else derive_seed(seed, number),
+            prefix=f"i{iteration}" if number == 1 else f"i{iteration}r{number}",
+        )
+
+    return collect_rounds(
+        play, tasks, trainer.tasks, max_rounds=config.rollout.max_rounds, seed=seed
+    )
 
 
 def _branch(trainer: Trainer, groups: Sequence[Group], iteration: int) -> tuple[Branch, ...]:

@@ -126,14 +126,24 @@ def differences(config: Json, base: Json, path: Path = ()) -> list[tuple[str, ob
 
 
 def without_defaults(config: Json, defaults: Json) -> dict[str, object]:
-    """What a config file has to say: the keys whose value is not the default, without `None`."""
+    """What a config file has to say: the keys whose value is not the default, without `None`.
+
+    Another protocol or estimator brings defaults of its own, so then every key is said; so is every
+    key of a part whose `name` is not the default one.
+    """
+    moving = (("protocol",), ("estimator", "name"))
+    if any(lookup(config, path, None) != lookup(defaults, path, None) for path in moving):
+        return _said(config, {})
+    return _said(config, defaults)
+
+
+def _said(config: Json, defaults: Json) -> dict[str, object]:
     result: dict[str, object] = {}
     for key, value in config.items():
         base = defaults.get(key)
         if isinstance(value, Mapping):
-            inner = without_defaults(
-                cast(Json, value), cast(Json, base) if isinstance(base, Mapping) else {}
-            )
+            is_same = isinstance(base, Mapping) and base.get("name") == value.get("name")
+            inner = _said(cast(Json, value), cast(Json, base) if is_same else {})
             if inner or not isinstance(base, Mapping):
                 result[key] = inner
         elif value is not None and _plain(value) != _plain(base):

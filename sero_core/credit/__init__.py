@@ -6,15 +6,18 @@ and calls its function on the groups of an iteration.
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, get_args
 
 from pydantic import Field
 
+from sero_core.credit.dapo import DAPO
 from sero_core.credit.dr_grpo import DrGRPO
 from sero_core.credit.gigpo import GiGPO
 from sero_core.credit.grpo import GRPO
 from sero_core.credit.hgpo import HGPO
 from sero_core.credit.rloo import RLOO
 
-EstimatorConfig = Annotated[GRPO | DrGRPO | RLOO | GiGPO | HGPO, Field(discriminator="name")]
+AnyEstimator = GRPO | DrGRPO | DAPO | RLOO | GiGPO | HGPO
+ESTIMATORS: tuple[type[AnyEstimator], ...] = get_args(AnyEstimator)
+EstimatorConfig = Annotated[AnyEstimator, Field(discriminator="name")]
 """The union of all estimators, told apart by `name`."""

@@ -111,6 +111,28 @@ def test_the_toml_file_says_only_what_is_not_default() -> None:
     assert "num_tasks = 3" in text
 
 
+@pytest.mark.parametrize(
+    ("start", "values"),
+    [
+        (
+            {"protocol": "verl-agent"},
+            {"estimator.statistics": "episodes", "loss.entropy_coef": 0.0},
+        ),
+        ({"estimator": {"name": "dapo"}}, {"loss.clip_high": 0.2, "rollout.max_rounds": 1}),
+        ({"estimator": {"name": "hgpo"}}, {"estimator.penalty": "return"}),
+    ],
+)
+def test_the_toml_file_keeps_defaults_that_the_method_would_change(
+    start: dict[str, object], values: dict[str, object]
+) -> None:
+    base = RunConfig.model_validate(start).model_dump(mode="json")
+    config = forms.collect(FORM, values, base)
+    text = toml.dumps(forms.without_defaults(config, DEFAULTS))
+    back = RunConfig.model_validate(tomllib.loads(text))
+    assert back == RunConfig.model_validate(config)
+    assert back != RunConfig.model_validate(start)
+
+
 SCALARS = st.booleans() | st.integers(-(2**62), 2**62) | st.floats(allow_nan=False) | st.text()
 TABLES = st.recursive(
     st.dictionaries(st.text(min_size=1), SCALARS | st.lists(SCALARS), max_size=4),
