@@ -136,6 +136,27 @@ class SeroClient:
         request = s.ExtendRequest(num_iterations=num_iterations)
         return self._post(f"/runs/{run_id}/extend", s.RunDetail, request)
 
+    def validate_sweep(self, request: s.SweepRequest) -> s.SweepPlan:
+        """The runs that the sweep would make; nothing is queued."""
+        return self._post("/sweeps:validate", s.SweepPlan, request)
+
+    def submit_sweep(
+        self, request: s.SweepRequest, idempotency_key: str | None = None
+    ) -> s.SweepDetail:
+        """Queue all runs of the sweep, or none."""
+        headers = {} if idempotency_key is None else {"Idempotency-Key": idempotency_key}
+        return self._post("/sweeps", s.SweepDetail, request, headers)
+
+    def sweeps(self, limit: int = 50) -> s.SweepsResponse:
+        return self._get("/sweeps", s.SweepsResponse, {"limit": limit})
+
+    def sweep(self, sweep_id: int) -> s.SweepDetail:
+        return self._get(f"/sweeps/{sweep_id}", s.SweepDetail)
+
+    def stop_sweep(self, sweep_id: int) -> s.SweepDetail:
+        """Running runs after a checkpoint, queued ones at once."""
+        return self._post(f"/sweeps/{sweep_id}/stop", s.SweepDetail)
+
     def create_job(
         self, run_id: int, request: s.JobRequest, idempotency_key: str | None = None
     ) -> s.JobInfo:

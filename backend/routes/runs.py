@@ -8,9 +8,12 @@ from fastapi import APIRouter, Query, Response
 
 from backend import presets
 from backend import schemas as s
+from backend.advice import warnings
 from backend.db.queries import control, jobs, runs, submit
 from backend.db.queries.events import add_event
+from backend.db.queries.submit import method_of
 from backend.errors import NotFound
+from backend.estimate import estimate
 from backend.routes.deps import (
     CallerDep,
     Cursor,
@@ -65,12 +68,17 @@ def validate_run(
     it, and what it will need; or a 422."""
     with services.reading() as connection:
         checked = check(connection, request, services.settings)
+        needs = estimate(connection, checked.config, method_of(checked.config))
+        home = services.settings.home
+        said = warnings(connection, checked.config, checked.placement, needs, home)
     return s.ValidationResponse(
         config=checked.config.model_dump(mode="json"),
         config_hash=checked.config.group_hash(),
         preset=request.preset,
         parent_run_id=checked.parent_run_id,
         changes=checked.changes,
+        warnings=said,
+        estimate=needs,
     )
 
 
@@ -155,13 +163,14 @@ def _woken(services: Services, run_id: int, job_id: int) -> s.RunDetail:
     return run
 
 
-def wake(services: Services, run_id: int, job_id: int, labels: list[str]) -> None:
+def wake(services: Services, run_id: int, job_id: int, labels: list[str]) -> bool:
     """Send the wake-up of a committed job; a lost one is an event, and a worker finds the job."""
     problem = services.wakeups.send(job_id, labels)
     if problem is not None:
         message = f"job {job_id} waits until it is sent again: {problem}"
         with services.writing() as connection:
             add_event(connection, "job.wakeup_failed", message, run_id=run_id, job_id=job_id)
+    return problem is None
 
 
 def read_run(services: Services, run_id: int) -> s.RunDetail:

@@ -75,6 +75,15 @@ from backend.schemas.runs import (
     SubmitRequest,
     ValidationResponse,
 )
+from backend.schemas.sweeps import (
+    MAX_RUNS,
+    PlannedRun,
+    SweepDetail,
+    SweepInfo,
+    SweepPlan,
+    SweepRequest,
+    SweepsResponse,
+)
 from backend.schemas.tokens import (
     IdentityInfo,
     NewToken,
@@ -86,6 +95,7 @@ from backend.schemas.tokens import (
 
 __all__ = [
     "JOB_ENDED",
+    "MAX_RUNS",
     "AttemptInfo",
     "BranchDetail",
     "BranchPage",
@@ -141,6 +151,7 @@ __all__ = [
     "OwnId",
     "Page",
     "PlacementFields",
+    "PlannedRun",
     "Preset",
     "PriorityRequest",
     "RunDetail",
@@ -150,6 +161,11 @@ __all__ = [
     "Schema",
     "StepInfo",
     "SubmitRequest",
+    "SweepDetail",
+    "SweepInfo",
+    "SweepPlan",
+    "SweepRequest",
+    "SweepsResponse",
     "TaskInfo",
     "TokenInfo",
     "TokenRequest",
