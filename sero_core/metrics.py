@@ -23,6 +23,7 @@ def rollout_metrics(groups: Sequence[Group]) -> dict[str, float]:
     lost = {"rollout/lost_episodes": float(num_lost)} if num_lost else {}
     return lost | {
         "rollout/success": _mean([float(episode.is_won) for episode in episodes]),
+        "rollout/score_mean": _mean([episode.score for episode in episodes]),
         "rollout/reward": _mean([episode.reward for episode in episodes]),
         "rollout/steps": _mean([float(len(episode.steps)) for episode in episodes]),
         "rollout/valid": _mean([float(step.is_valid) for step in steps]),

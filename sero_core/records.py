@@ -47,12 +47,15 @@ class StepPayload(Payload):
 
 
 class EpisodePayload(Payload):
+    """`score` was not written by version 0.1, whose tasks were won or not."""
+
     episode_id: str
     group_index: int
     index: int
     task: TaskPayload
     is_won: bool
     is_truncated: bool
+    score: float = Field(default_factory=lambda data: float(data["is_won"]))
     reward: float
     final_observation: str
     steps: list[StepPayload]
@@ -254,6 +257,7 @@ def _episode(episode: Episode, group_index: int) -> EpisodePayload:
         task=_task(episode.task),
         is_won=episode.is_won,
         is_truncated=episode.is_truncated,
+        score=episode.score,
         reward=episode.reward,
         final_observation=episode.final_observation.text,
         steps=[_step(step) for step in episode.steps],

@@ -86,6 +86,7 @@ class Episode(Base):
     content_hash: Mapped[str]
     is_won: Mapped[bool]
     is_truncated: Mapped[bool]
+    score: Mapped[float]
     reward: Mapped[float]
     num_steps: Mapped[int]
     final_observation_id: Mapped[int] = mapped_column(BigInteger)

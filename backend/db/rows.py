@@ -30,7 +30,7 @@ METRIC_COLUMNS = ("run_id", "job_id", "key", "iteration", "value")
 EPISODE_COLUMNS = (
     *("run_id", "job_id", "iteration", "ordinal", "episode_id", "group_index", "index"),
     *TASK_COLUMNS,
-    *("is_won", "is_truncated", "reward", "num_steps", "final_observation_id"),
+    *("is_won", "is_truncated", "score", "reward", "num_steps", "final_observation_id"),
 )
 STEP_COLUMNS = (
     *("run_id", "episode_id", "index", "observation_id", "admissible_id", "response_id"),
@@ -81,6 +81,7 @@ def episode_rows(
             *_task(episode.task),
             episode.is_won,
             episode.is_truncated,
+            episode.score,
             episode.reward,
             len(episode.steps),
             texts.add(episode.final_observation),

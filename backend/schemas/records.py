@@ -57,7 +57,9 @@ class TaskInfo(Schema):
 
 
 class EpisodeSummary(Schema):
-    """`id` is the permalink `<run_id>-<episode_id>`."""
+    """`id` is the permalink `<run_id>-<episode_id>`. `score` is the dense task score from 0 to 1
+    (1 or 0 where the environment knows only won or not); it is never trained on.
+    """
 
     id: str
     run_id: int
@@ -69,6 +71,7 @@ class EpisodeSummary(Schema):
     task: TaskInfo
     is_won: bool
     is_truncated: bool
+    score: Number
     reward: Number
     num_steps: int
     num_branches: int

@@ -34,6 +34,7 @@ st.header(format.plain(title[:1].upper() + title[1:]))
 with st.container(horizontal=True, vertical_alignment="center"):
     ui.badge(badges.episode(episode.is_won, episode.is_truncated))
     st.badge(f"{episode.num_steps} steps", color="gray")
+    st.badge(f"score {format.number(episode.score, 2)}", color="gray")
     st.badge(f"reward {format.number(episode.reward, 1)}", color="gray")
     num_branches = len(episode.branches)
     plural = "" if num_branches == 1 else "es"

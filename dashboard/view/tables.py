@@ -75,6 +75,7 @@ def episodes(items: Sequence[EpisodeSummary]) -> pd.DataFrame:
             "task": format.task_type(episode.task.task_type),
             "split": episode.task.split,
             "outcome": badges.episode(episode.is_won, episode.is_truncated).cell,
+            "score": episode.score,
             "reward": episode.reward,
             "steps": episode.num_steps,
             "branches": episode.num_branches,

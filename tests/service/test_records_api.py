@@ -56,6 +56,7 @@ def test_a_branch_comes_back_with_every_step_and_its_episode(
         episode = episodes[branch.episode_id]
         assert found.episode is not None
         assert found.is_episode_won == episode.is_won
+        assert found.episode.score == episode.score
         assert found.episode.final_observation == clean(episode.final_observation)
         assert [branch.branch_id in {r.branch_id for r in found.episode.branches}] == [True]
         for step, expected in zip(found.episode.steps, episode.steps, strict=True):

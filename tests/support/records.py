@@ -124,7 +124,8 @@ def _episode(rng: np.random.Generator, episode_id: str, task: Task, index: int) 
     num_steps = 0 if (index, task.task_type) == (2, TASK_TYPES[1]) else int(rng.integers(2, 6))
     steps = tuple(_step(rng, task, i) for i in range(num_steps))
     is_won = bool(rng.random() < 0.4)
-    final = Observation(f"You see {ODD_TEXTS[index % 5]}", ("look",), is_won, True)
+    score = 1.0 if is_won else (None, 0.25)[index % 2]
+    final = Observation(f"You see {ODD_TEXTS[index % 5]}", ("look",), is_won, True, score)
     return Episode(episode_id, task, index, steps, final, is_won, is_truncated=not is_won)
 
 

@@ -33,6 +33,18 @@ def test_round_trip_keeps_nan_and_infinity() -> None:
     assert back.episodes[0].reward == 1.0
 
 
+def test_episodes_have_a_score_even_in_older_logs() -> None:
+    """Graded where the environment grades, else won or not."""
+    written = to_payload(iteration_record(1)).episodes
+    assert {0.0, 0.25, 1.0} <= {episode.score for episode in written}
+    assert all(episode.score == 1.0 for episode in written if episode.is_won)
+    data = json.loads(to_line(iteration_record(1)))
+    for episode in data["episodes"]:
+        del episode["score"]
+    for episode in from_line(json.dumps(data)).episodes:
+        assert episode.score == float(episode.is_won)
+
+
 STEP_FIELDS_SINCE_01 = (
     *("thought", "loss_mask", "loss_weight", "greedy_logprob_mean", "admissible_logprobs"),
     *("admissible_index", "num_samples", "num_matches"),
