@@ -9,6 +9,7 @@
 | `SERO_DASHBOARD_URL` | `http://127.0.0.1:8501` | where people find the dashboard |
 | `SERO_CONFIGS` | `configs` beside the packages | folder of the presets |
 | `SERO_LEASE_S`, `SERO_HEARTBEAT_S` | 60, 15 | how long a silent worker keeps its job; its beat |
+| `SERO_SPOOL_KEEP_MB` | 64 | what stays of an attempt's spool after the database has it |
 | `SERO_MAX_ATTEMPTS` | 3 | attempts that may fail before the job fails |
 | `SERO_LABELS` | none | what this worker offers, as in `gpu,a100`: jobs that ask for it come here |
 | `SERO_DEVICES` | none | devices it hands out, as in `0,1,2`: a job sees only those it was given |
@@ -46,6 +47,7 @@ class Settings(BaseModel):
     lease_s: float = Field(default=60.0, gt=0)
     heartbeat_s: float = Field(default=15.0, gt=0)
     max_attempts: int = Field(default=3, ge=1)
+    spool_keep_mb: float = Field(default=64.0, ge=0)
     labels: tuple[str, ...] = ()
     devices: tuple[str, ...] = ()
     slots: int | None = Field(default=None, ge=1, le=256)
@@ -90,8 +92,12 @@ class Settings(BaseModel):
         """Folder of all run directories."""
         return self.home / "runs"
 
+    @property
+    def spool_keep_bytes(self) -> int:
+        return int(self.spool_keep_mb * 2**20)
+
     def run_dir(self, run_id: int) -> Path:
-        """Directory of one run: config.toml, records.jsonl, checkpoints/, log.txt."""
+        """Directory of one run: config.toml, checkpoints/, spool/ (see `backend/spool.py`)."""
         return self.runs_dir / str(run_id)
 
     @classmethod
@@ -136,6 +142,7 @@ _VARIABLES = {
     "max_body_bytes": "SERO_MAX_BODY_BYTES",
     "max_import_bytes": "SERO_MAX_IMPORT_BYTES",
     "slots": "SERO_SLOTS",
+    "spool_keep_mb": "SERO_SPOOL_KEEP_MB",
 }
 _LISTS = {
     "allowed_hosts": "SERO_ALLOWED_HOSTS",

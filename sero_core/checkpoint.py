@@ -110,6 +110,12 @@ def prepare_checkpoint(
     return PreparedCheckpoint(record, temporary, final, keep)
 
 
+def discard_unfinished(out: Path) -> None:
+    """Delete checkpoints that were not finished, as after a full disk."""
+    for temporary in (out / "checkpoints").glob(".iteration-*.tmp"):
+        shutil.rmtree(temporary)
+
+
 def complete_checkpoints(out: Path) -> list[tuple[int, Path]]:
     """(iteration, folder) of every complete checkpoint, oldest first."""
     found = [

@@ -18,6 +18,7 @@ import typer
 from sero_core.config import RunConfig, load_config
 from sero_core.types import SeroError
 
+EXIT_DISK_FULL = 74
 EXIT_STOPPED = 75
 EXIT_BAD_INPUT = 2
 
@@ -58,7 +59,8 @@ def train(
 ) -> None:
     """Train a run; writes records.jsonl, checkpoints/ and config.toml's resolved form to --out.
 
-    Exit codes: 0 finished, 75 stopped on a signal after a checkpoint, 2 unusable input.
+    Exit codes: 0 finished, 75 stopped on a signal after a checkpoint, 74 stopped because the disk
+    is full, 2 unusable input.
     """
     from sero_core.commands import run_training
 

@@ -4,6 +4,8 @@ lines.
 
 from __future__ import annotations
 
+import os
+import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -11,15 +13,17 @@ from statistics import stdev
 from typing import Any
 
 from pydantic import ValidationError
+from safetensors import SafetensorError
 
 from sero_core.checkpoint import (
     TrainerState,
     check_same_run,
     complete_checkpoints,
+    discard_unfinished,
     read_state,
     restore_optimizers,
 )
-from sero_core.cli import EXIT_STOPPED, exclusive, stop_on_signal
+from sero_core.cli import EXIT_DISK_FULL, EXIT_STOPPED, exclusive, stop_on_signal
 from sero_core.config import RunConfig, apply_override
 from sero_core.envs import generated_games, load_tasks
 from sero_core.envs.alfworld.cache import compile_directory
@@ -32,16 +36,19 @@ from sero_core.records import to_payload
 from sero_core.report import row_of, rows_of_run, table
 from sero_core.seeds import derive_seed
 from sero_core.setup import Trainer, build_trainer, training_sampling
-from sero_core.sinks.jsonl import JsonlSink
+from sero_core.sinks import open_log
+from sero_core.sinks.space import SpaceGuard, disk_full, is_disk_full
 from sero_core.train import StopRequested, evaluate_panels, sample_tasks, train
 from sero_core.types import Evaluation, IterationRecord, SeroError, Task
 from sero_core.warmstart import WarmstartConfig, save_card, warmstart
 
 Say = Callable[[str], None]
+CHECKPOINT_IS_WRITTEN = "a checkpoint of the last finished iteration is written"
 
 
 def run_training(config: RunConfig, out: Path, *, resume: bool, say: Say) -> int:
-    """`sero train`. Returns the exit code: 0 finished, 75 stopped after a checkpoint.
+    """`sero train`. Returns the exit code: 0 finished, 75 stopped after a checkpoint, 74 stopped
+    because the disk is full.
 
     Errors: `SeroError` for an unusable config, a damaged checkpoint or a folder in use.
     """
@@ -61,17 +68,39 @@ def run_training(config: RunConfig, out: Path, *, resume: bool, say: Say) -> int
         (out / "config.json").write_text(config.model_dump_json(indent=1) + "\n")
         for field, usual, got in departures(config):
             say(f"{field} is {got}, where {config.estimator.name} usually has {usual}")
-        sink = JsonlSink(out, _resume_point(out, resume, state))
+        sink = open_log(out, _resume_point(out, resume, state))
+        guard = SpaceGuard(out, sink, lambda: stop.append(EXIT_DISK_FULL))
+        sinks = [sink, guard]
         try:
-            train(trainer, out, [sink], state, lambda record: say(summary(record, config)))
+            train(trainer, out, sinks, state, lambda record: say(summary(record, config)))
         except StopRequested:
-            say("stopped on request; a checkpoint of the last finished iteration is written")
-            return EXIT_STOPPED
+            why = "on request" if guard.shortage is None else f"because {guard.shortage}"
+            say_if_possible(say, f"stopped {why}; {CHECKPOINT_IS_WRITTEN}")
+            return EXIT_STOPPED if guard.shortage is None else EXIT_DISK_FULL
+        except (OSError, SafetensorError) as error:
+            if not is_disk_full(error):
+                raise
+            discard_unfinished(out)
+            say_if_possible(say, f"stopped because {disk_full(out)}; the last checkpoint is whole")
+            return EXIT_DISK_FULL
         finally:
             sink.close()
             trainer.close()
     say("finished")
     return 0
+
+
+def say_if_possible(say: Say, line: str) -> None:
+    """Say it, unless stdout is a file on the full disk: the exit code says it, too.
+
+    What Python could not flush it would try again at its end, and exit with 120 instead.
+    """
+    try:
+        say(line)
+    except OSError:
+        with open(os.devnull, "w") as nowhere:
+            for stream in (sys.stdout, sys.stderr):
+                os.dup2(nowhere.fileno(), stream.fileno())
 
 
 def run_evaluation(
@@ -268,7 +297,7 @@ def _branch_once(trainer: Trainer) -> IterationRecord:
 
 
 def _write_once(out: Path, record: IterationRecord) -> None:
-    sink = JsonlSink(out, None)
+    sink = open_log(out, None)
     sink.write(record)
     sink.close()
 

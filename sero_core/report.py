@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 
-from sero_core.records import EvaluationPayload, from_line
-from sero_core.sinks.jsonl import RECORDS_FILE
+from sero_core.records import EvaluationPayload
+from sero_core.sinks.log import read_log
 from sero_core.types import SeroError
 
 ALFWORLD_COLUMNS = {
@@ -44,18 +44,12 @@ def rows_of_run(folder: Path) -> list[Row]:
 
     Errors: `SeroError` when the folder holds no log or the log no evaluation.
     """
-    path = folder / RECORDS_FILE
-    if not path.is_file():
-        raise SeroError(f"{folder} holds no {RECORDS_FILE}")
     found: dict[str, list[tuple[int, EvaluationPayload]]] = {}
-    with path.open() as lines:
-        for line in lines:
-            if line.endswith("\n"):  # a run that is being written may end in half a line
-                record = from_line(line)
-                for evaluation in record.evaluations:
-                    found.setdefault(evaluation.panel, []).append((record.iteration, evaluation))
+    for record in read_log(folder):
+        for evaluation in record.evaluations:
+            found.setdefault(evaluation.panel, []).append((record.iteration, evaluation))
     if not found:
-        raise SeroError(f"{path} holds no evaluation yet")
+        raise SeroError(f"{folder} holds no evaluation yet")
     return [_row(folder.name, panel, items) for panel, items in found.items()]
 
 

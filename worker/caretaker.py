@@ -24,6 +24,7 @@ from backend.settings import Settings
 from worker.app import RUN_JOB, own_queue
 from worker.notes import Notes
 from worker.retry import AWAY
+from worker.salvage import Salvager
 
 MAX_PERIOD_S = 5.0
 IDLE_EXIT_S = 8.0
@@ -39,7 +40,8 @@ class Caretaker:
         self._settings = settings
         self._worker_id = worker_id
         self._notes = notes
-        self._engine = make_engine(settings.database_url, pool_size=1, name="sero caretaker")
+        self._engine = make_engine(settings.database_url, pool_size=2, name="sero caretaker")
+        self._salvager = Salvager(self._engine, settings)
         self._ended = threading.Event()
         self._is_registered = False
         self._is_stopping = False
@@ -50,6 +52,7 @@ class Caretaker:
         """Begin in a thread; the note `ready` appears once the worker is registered."""
         self._notes.begin()
         self._thread.start()
+        self._salvager.start()
 
     def prepare_stop(self) -> None:
         """The worker takes no more jobs, the running one shall end soon. For a signal handler."""
@@ -59,6 +62,7 @@ class Caretaker:
     def stop(self) -> None:
         """End the thread and say that the worker stopped, if the database still answers."""
         self._ended.set()
+        self._salvager.stop()
         self._thread.join(timeout=10.0)
         self._say_stopped()
 

@@ -17,26 +17,26 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Literal
 
-from pydantic import ValidationError
 from sqlalchemy import Engine
 
 from backend.db.ingest import StaleAttempt
 from backend.db.queries import jobs
 from backend.db.queries.jobs import ClaimedJob
 from backend.settings import Settings
+from backend.spool import SpoolFolder, Target, spool_folder
 from backend.supervisor.process import die_with_parent, kill_group, tail
-from sero_core.sinks.jsonl import RECORDS_FILE
-from worker.plan import FolderInUse, JobError, prepare
+from sero_core.sinks import SPOOL_VARIABLE
+from worker.plan import FolderInUse, JobError, Plan, newest_checkpoint, prepare
 from worker.retry import AWAY, GaveUp, in_transaction
-from worker.ship import Shipper, Target
+from worker.ship import Shipper
 
 TICK_S = 0.1
 LOOK_S = 1.0
 STOP_GRACE_S = 60.0
 """Seconds to write a checkpoint after SIGTERM."""
 EXIT_BAD_INPUT = 2
+EXIT_DISK_FULL = 74
 EXIT_STOPPED = 75
-LOG_FILE = "log.txt"
 log = logging.getLogger(__name__)
 
 Stop = Literal["cancel", "release", "lost"]
@@ -55,35 +55,49 @@ def run_job(
     except JobError as error:
         _end(engine, claimed, "failed", str(error))
         return
-    except (FolderInUse, OSError, ValidationError) as error:
+    except FolderInUse as error:  # a process that was given up still trains there
+        _again(engine, claimed, str(error), is_failure=False)
+        return
+    except OSError as error:
         _again(engine, claimed, f"its folder cannot be prepared: {error}", is_failure=True)
         return
-    log_file = plan.out / LOG_FILE
-    log_offset = log_file.stat().st_size if log_file.exists() else 0
-    with log_file.open("ab") as output:
-        process = subprocess.Popen(
-            plan.args,
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            env=os.environ | plan.env,
-            start_new_session=True,
-            preexec_fn=die_with_parent(signal.SIGKILL),
-        )
+    run_dir = settings.run_dir(claimed.run_id)
+    spool = spool_folder(run_dir, claimed.job_id, claimed.attempt)
     target = Target(claimed.run_id, claimed.job_id, claimed.attempt, plan.iteration)
-    shipper = Shipper(engine, target, plan.out / RECORDS_FILE, log_file, log_offset)
+    try:
+        spool.create(target)
+        process = _start(plan, spool)
+    except OSError as error:
+        _again(engine, claimed, f"its process cannot be started: {error}", is_failure=True)
+        return
+    shipper = Shipper(engine, target, run_dir, settings.spool_keep_bytes)
     lease = Lease(engine, claimed, settings)
     try:
         shipper.start()
         lease.start()
         stop = _wait(process, lease, shipper, is_stopping)
         kill_group(process.pid)
-        _conclude(engine, claimed, lease, shipper, stop, process.wait(), log_file)
+        _conclude(engine, claimed, lease, shipper, stop, process.wait(), plan.out, spool.output)
     finally:
         kill_group(process.pid)
         process.wait()
         shipper.abandon()
         lease.stop()
+
+
+def _start(plan: Plan, spool: SpoolFolder) -> subprocess.Popen[bytes]:
+    """Errors: OSError, for one when the disk is full."""
+    environment = {SPOOL_VARIABLE: str(spool.path), "PYTHONUNBUFFERED": "1"}
+    with spool.output.open("ab") as output:
+        return subprocess.Popen(
+            plan.args,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            env=os.environ | plan.env | environment,
+            start_new_session=True,
+            preexec_fn=die_with_parent(signal.SIGKILL),
+        )
 
 
 class Lease:
@@ -173,7 +187,8 @@ def _conclude(
     shipper: Shipper,
     stop: Stop | None,
     status: int,
-    log_file: Path,
+    out: Path,
+    output: Path,
 ) -> None:
     """Ship the rest, then write the final state: the state never runs ahead of the rows."""
     if stop == "lost":
@@ -196,10 +211,12 @@ def _conclude(
         _end(engine, claimed, "cancelled", f"stopped by the user {how}")
     elif stop == "release" or status == EXIT_STOPPED:
         _again(engine, claimed, "its worker stopped", is_failure=False)
+    elif status == EXIT_DISK_FULL:
+        _end(engine, claimed, "failed", _disk_full(out, output))
     elif status == EXIT_BAD_INPUT:
-        _end(engine, claimed, "failed", last_error(log_file) or describe(status))
+        _end(engine, claimed, "failed", last_error(output) or describe(status))
     else:
-        reason = f"the process ended with {describe(status)}: {last_error(log_file)}"
+        reason = f"the process ended with {describe(status)}: {last_error(output)}"
         _again(engine, claimed, reason.removesuffix(": "), is_failure=True)
 
 
@@ -230,6 +247,15 @@ def describe(status: int) -> str:
     if status >= 0:
         return f"exit status {status}"
     return f"signal {-status} ({signal.Signals(-status).name})"
+
+
+def _disk_full(out: Path, output: Path) -> str:
+    """The reason of a run that stopped for want of space. Its own words may not have found any."""
+    said = last_error(output)
+    reason = said if said.startswith("stopped because the disk") else "the disk was full"
+    iteration = newest_checkpoint(out)
+    at = f"the newest checkpoint is of iteration {iteration}" if iteration >= 0 else "no checkpoint"
+    return f"{reason} ({at}); make room and resume the run"
 
 
 def last_error(log_file: Path) -> str:

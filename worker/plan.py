@@ -13,7 +13,6 @@ from backend.db.queries.jobs import ClaimedJob
 from backend.security.bounds import Bounds, violations
 from backend.settings import Settings
 from backend.validation import merge
-from sero_core.sinks.jsonl import RECORDS_FILE, JsonlSink
 from worker.toml import to_toml
 
 LOCK_WAIT_S = 15.0
@@ -43,18 +42,13 @@ class FolderInUse(Exception):
 
 
 def prepare(settings: Settings, claimed: ClaimedJob) -> Plan:
-    """Write the config, drop what a resumed run writes again, and make the command.
-
-    Errors: `JobError`; `FolderInUse`; OSError; ValidationError for a damaged records.jsonl.
-    """
+    """Write the config and make the command. Errors: `JobError`; `FolderInUse`; OSError."""
     run_dir = settings.run_dir(claimed.run_id)
     run_dir.mkdir(parents=True, exist_ok=True)
     env = device_environment(settings, claimed.devices)
     if claimed.kind == "train":
         config = _write_config(run_dir, claimed, settings)
         wait_until_free(run_dir)
-        # the process would drop these lines too, but by then the shipper could have read them
-        JsonlSink(run_dir, newest_checkpoint(run_dir)).close()
         args = (*TRAINER, "train", str(config), "--out", str(run_dir), "--resume")
         return Plan(args, run_dir, None, env)
     iteration = newest_checkpoint(run_dir) if claimed.iteration is None else claimed.iteration
@@ -64,7 +58,6 @@ def prepare(settings: Settings, claimed: ClaimedJob) -> Plan:
     out = run_dir / "jobs" / str(claimed.job_id)
     out.mkdir(parents=True, exist_ok=True)
     wait_until_free(out)
-    (out / RECORDS_FILE).unlink(missing_ok=True)
     config = _write_config(out, claimed, settings)
     verb = "branch" if claimed.kind == "branch" else "eval"
     args = (*TRAINER, verb, str(config), "--out", str(out), "--checkpoint", str(checkpoint))

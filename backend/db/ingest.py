@@ -1,23 +1,23 @@
-"""Writing what a job's process wrote: one iteration is one transaction, fenced and repeatable.
+"""Writing what a job's process wrote: one record is one transaction, fenced and repeatable.
 
     with engine.begin() as connection:
-        write_iteration(connection, run_id, job_id, attempt, payload)
+        store_record(connection, Owner(run_id, job_id, attempt), record)
 
 The job's row is locked first, so an attempt that was given up (`StaleAttempt`) can write nothing
-and nobody can take the job in the middle. The same line again changes nothing; another line for the
-same iteration, from a later attempt, replaces all rows of that iteration. Texts are stored once.
+and nobody can take the job in the middle. A record is stored once by (job, attempt, sequence); the
+same iteration from a later attempt replaces its rows. Texts are stored once. What went into each
+table is kept with the record (`backend.db.batches`), so that it can be verified.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
-from sqlalchemy import Connection, delete, insert, select, text, update
-from sqlalchemy.dialects.postgresql import insert as upsert
+from sqlalchemy import Connection, delete, func, select, text, update
 
 from backend.db import rows as r
-from backend.db.copy import copy_into
+from backend.db.batches import Owner, Record, StaleAttempt, is_stored, keep, lock, supersede
+from backend.db.copy import Contents, copy_into
 from backend.db.models import Job, LogLine
 from backend.db.records import (
     Branch,
@@ -31,63 +31,77 @@ from backend.db.records import (
     Metric,
     Step,
 )
-from backend.db.texts import TextCollector, clean, text_id
+from backend.db.texts import TextCollector
 from sero_core.records import IterationPayload
 
+__all__ = ["StaleAttempt", "store_log", "store_record", "write_iteration", "write_log"]
+LOG_COLUMNS = ("run_id", "job_id", "attempt", "line", "text")
 
-class StaleAttempt(Exception):
-    """This attempt does not own its job any more and may not write. Its process must end."""
+
+def store_record(connection: Connection, owner: Owner, record: Record) -> bool:
+    """Store one record of a spool. False: it was stored before, nothing changed.
+
+    Errors: `StaleAttempt`; `SpoolConflict`; `TextCollision`. Roll back on any error.
+    """
+    kind = lock(connection, owner)
+    if is_stored(connection, owner.job_id, record):
+        return False
+    place = r.Place(owner.run_id, owner.job_id, record.payload.iteration)
+    writer = connection.execute(
+        select(Iteration.attempt).where(
+            Iteration.run_id == place.run_id,
+            Iteration.job_id == place.job_id,
+            Iteration.iteration == place.iteration,
+        )
+    ).scalar_one_or_none()
+    if writer is not None and writer > record.attempt:
+        keep(connection, owner, record, None)
+        return True
+    if writer is not None:
+        supersede(connection, owner.job_id, place.iteration)
+        _delete_iteration(connection, place)
+    else:
+        _reset_failures(connection, place)
+    contents = _insert_facts(connection, place, record.payload)
+    payload_hash = int.from_bytes(record.digest[:8], "big", signed=True)
+    row = r.iteration_row(place, record.attempt, payload_hash, record.payload)
+    contents["iterations"] = copy_into(connection, Iteration, r.ITERATION_COLUMNS, [row])
+    keep(connection, owner, record, contents)
+    if kind == "train":
+        connection.execute(_SUMMARY, place._asdict())
+    return True
+
+
+def store_log(
+    connection: Connection, owner: Owner, attempt: int, first_line: int, lines: Sequence[str]
+) -> int:
+    """Append lines that `attempt` printed; `first_line` is the number of the first, from 0.
+
+    Lines that are there already are left alone; returns how many were new. Errors: `StaleAttempt`;
+    ValueError where lines before the first are missing.
+    """
+    lock(connection, owner)
+    num_stored = connection.execute(
+        select(func.coalesce(func.max(LogLine.line) + 1, 0)).where(
+            LogLine.job_id == owner.job_id, LogLine.attempt == attempt
+        )
+    ).scalar_one()
+    if first_line > num_stored:
+        raise ValueError(
+            f"job {owner.job_id} attempt {attempt} has {num_stored} log lines, got line "
+            f"{first_line} as the next"
+        )
+    new = enumerate(lines[num_stored - first_line :], num_stored)
+    rows = ((owner.run_id, owner.job_id, attempt, number, line) for number, line in new)
+    return copy_into(connection, LogLine, LOG_COLUMNS, rows).rows
 
 
 def write_iteration(
     connection: Connection, run_id: int, job_id: int, attempt: int, payload: IterationPayload
 ) -> bool:
-    """Store one line of records.jsonl. False: it was stored before, nothing changed.
-
-    Errors: `StaleAttempt`; `TextCollision`. Roll back on any error.
-    """
-    kind = _fence(connection, run_id, job_id, attempt)
-    payload_hash = text_id(payload.model_dump_json())
-    mine = (Iteration.run_id == run_id, Iteration.job_id == job_id)
-    stored = connection.execute(
-        select(Iteration.attempt, Iteration.payload_hash).where(
-            *mine, Iteration.iteration == payload.iteration
-        )
-    ).one_or_none()
-    if stored is not None:
-        if stored.attempt == attempt or stored.payload_hash == payload_hash:
-            return False
-        _delete_iteration(connection, run_id, job_id, payload.iteration)
-    else:
-        _reset_failures(connection, run_id, job_id, payload.iteration)
-    _insert_facts(connection, r.Place(run_id, job_id, payload.iteration), payload)
-    connection.execute(
-        insert(Iteration).values(
-            run_id=run_id,
-            job_id=job_id,
-            iteration=payload.iteration,
-            attempt=attempt,
-            payload_hash=payload_hash,
-            written_at=payload.written_at,
-            num_episodes=len(payload.episodes),
-            num_branches=len(payload.branches),
-            **{column: _finite(payload.metrics, key) for column, key in SUMMARY_KEYS.items()},
-        )
-    )
-    if kind == "train":
-        connection.execute(
-            _SUMMARY, {"run_id": run_id, "job_id": job_id, "iteration": payload.iteration}
-        )
-    return True
-
-
-SUMMARY_KEYS = {
-    "success": "rollout/success",
-    "effective_depth": "sero/effective_depth",
-    "eval_valid_seen": "eval/valid_seen",
-    "eval_valid_unseen": "eval/valid_unseen",
-}
-"""Summary column -> metric key."""
+    """`store_record` for a line of records.jsonl, by the attempt that owns the job."""
+    owner = Owner(run_id, job_id, attempt)
+    return store_record(connection, owner, Record.of_line(attempt, payload))
 
 
 def write_log(
@@ -98,29 +112,9 @@ def write_log(
     first_line: int,
     lines: Sequence[str],
 ) -> int:
-    """Append log lines; `first_line` is the number of the first one, counted from 0 per attempt.
-
-    Lines that are there already are left alone; returns how many were new. Errors: `StaleAttempt`.
-    """
-    _fence(connection, run_id, job_id, attempt)
-    if not lines:
-        return 0
-    added = connection.execute(
-        upsert(LogLine)
-        .on_conflict_do_nothing(index_elements=["job_id", "attempt", "line"])
-        .returning(LogLine.id),
-        [
-            {
-                "run_id": run_id,
-                "job_id": job_id,
-                "attempt": attempt,
-                "line": first_line + offset,
-                "text": clean(line),
-            }
-            for offset, line in enumerate(lines)
-        ],
-    )
-    return len(added.all())
+    """`store_log` by the attempt that owns the job."""
+    owner = Owner(run_id, job_id, attempt)
+    return store_log(connection, owner, attempt, first_line, lines)
 
 
 def stored_iterations(connection: Connection, run_id: int, job_id: int) -> dict[int, int]:
@@ -133,34 +127,22 @@ def stored_iterations(connection: Connection, run_id: int, job_id: int) -> dict[
     return {row.iteration: row.attempt for row in rows}
 
 
-def _fence(connection: Connection, run_id: int, job_id: int, attempt: int) -> str:
-    """Lock the job's row for this transaction; returns the job's kind."""
-    row = connection.execute(
-        select(Job.run_id, Job.kind, Job.attempt, Job.state)
-        .where(Job.id == job_id)
-        .with_for_update(key_share=True)
-    ).one_or_none()
-    if row is None or row.attempt != attempt or row.state != "running":
-        found = "no such job" if row is None else f"{row.state}, attempt {row.attempt}"
-        raise StaleAttempt(f"attempt {attempt} does not own job {job_id} ({found})")
-    if row.run_id != run_id:
-        raise ValueError(f"job {job_id} belongs to run {row.run_id}, got run {run_id}")
-    return row.kind
-
-
-def _reset_failures(connection: Connection, run_id: int, job_id: int, iteration: int) -> None:
+def _reset_failures(connection: Connection, place: r.Place) -> None:
     """Count failures anew when the job got further than ever."""
     further = select(Iteration.iteration).where(
-        Iteration.run_id == run_id, Iteration.job_id == job_id, Iteration.iteration > iteration
+        Iteration.run_id == place.run_id,
+        Iteration.job_id == place.job_id,
+        Iteration.iteration > place.iteration,
     )
     connection.execute(
         update(Job)
-        .where(Job.id == job_id, Job.num_failures > 0, ~further.exists())
+        .where(Job.id == place.job_id, Job.num_failures > 0, ~further.exists())
         .values(num_failures=0)
     )
 
 
-def _delete_iteration(connection: Connection, run_id: int, job_id: int, iteration: int) -> None:
+def _delete_iteration(connection: Connection, place: r.Place) -> None:
+    run_id, job_id, iteration = place
     for child, parent, name in (
         (Step, Episode, "episode_id"),
         (BranchStep, Branch, "branch_id"),
@@ -181,61 +163,32 @@ def _delete_iteration(connection: Connection, run_id: int, job_id: int, iteratio
         )
 
 
-def _insert_facts(connection: Connection, place: r.Place, payload: IterationPayload) -> None:
+def _insert_facts(
+    connection: Connection, place: r.Place, payload: IterationPayload
+) -> dict[str, Contents]:
+    """Append all rows; returns what went into each table."""
     texts = TextCollector()
     episodes = r.episode_rows(place, payload.episodes, texts)
     steps = r.step_rows(place, payload.episodes, texts)
     branches = r.branch_rows(place, payload, texts)
     branch_steps = r.branch_step_rows(place, payload.branches, texts)
     texts.store(connection)
-    copy_into(connection, Metric, r.METRIC_COLUMNS, r.metric_rows(place, payload.metrics))
-    copy_into(connection, Episode, r.EPISODE_COLUMNS, episodes)
-    copy_into(connection, Step, r.STEP_COLUMNS, steps)
-    copy_into(connection, Branch, r.BRANCH_COLUMNS, branches)
-    copy_into(connection, BranchStep, r.BRANCH_STEP_COLUMNS, branch_steps)
-    if payload.evaluations:
-        _insert_evaluations(connection, place, payload)
-    if payload.checkpoint is not None:
-        connection.execute(
-            insert(Checkpoint).values(
-                run_id=place.run_id,
-                job_id=place.job_id,
-                iteration=place.iteration,
-                path=payload.checkpoint.path,
-                weights_hash=payload.checkpoint.weights_hash,
-                num_bytes=payload.checkpoint.num_bytes,
-                created_at=payload.written_at,
-            )
-        )
-
-
-def _insert_evaluations(connection: Connection, place: r.Place, payload: IterationPayload) -> None:
-    connection.execute(
-        insert(Evaluation),
-        [
-            {
-                "run_id": place.run_id,
-                "job_id": place.job_id,
-                "evaluation_id": evaluation.evaluation_id,
-                "iteration": place.iteration,
-                "panel": evaluation.panel,
-                "panel_hash": evaluation.panel_hash,
-                "macro_rate": evaluation.macro_rate,
-                "conditions": evaluation.conditions and evaluation.conditions.model_dump(),
-                "created_at": payload.written_at,
-            }
-            for evaluation in payload.evaluations
-        ],
+    evaluations = payload.evaluations
+    parts = (
+        (Metric, r.METRIC_COLUMNS, r.metric_rows(place, payload.metrics)),
+        (Episode, r.EPISODE_COLUMNS, episodes),
+        (Step, r.STEP_COLUMNS, steps),
+        (Branch, r.BRANCH_COLUMNS, branches),
+        (BranchStep, r.BRANCH_STEP_COLUMNS, branch_steps),
+        (Evaluation, r.EVALUATION_COLUMNS, r.evaluation_rows(place, payload)),
+        (EvalResult, r.EVAL_RESULT_COLUMNS, r.eval_result_rows(place, evaluations)),
+        (EvalOutcome, r.EVAL_OUTCOME_COLUMNS, r.eval_outcome_rows(place, evaluations)),
+        (Checkpoint, r.CHECKPOINT_COLUMNS, r.checkpoint_rows(place, payload)),
     )
-    results = r.eval_result_rows(place, payload.evaluations)
-    copy_into(connection, EvalResult, r.EVAL_RESULT_COLUMNS, results)
-    outcomes = r.eval_outcome_rows(place, payload.evaluations)
-    copy_into(connection, EvalOutcome, r.EVAL_OUTCOME_COLUMNS, outcomes)
-
-
-def _finite(metrics: dict[str, float], key: str) -> float | None:
-    value = metrics.get(key)
-    return value if value is not None and math.isfinite(value) else None
+    return {
+        model.__tablename__: copy_into(connection, model, columns, rows)
+        for model, columns, rows in parts
+    }
 
 
 def _latest(column: str) -> str:
@@ -248,7 +201,7 @@ def _latest(column: str) -> str:
 _SUMMARY = text(
     f"""
     UPDATE runs SET iteration = :iteration,
-        {", ".join(f"{column} = {_latest(column)}" for column in SUMMARY_KEYS)},
+        {", ".join(f"{column} = {_latest(column)}" for column in r.SUMMARY_KEYS)},
         best_success = seen.success, best_eval_valid_seen = seen.eval_valid_seen,
         best_eval_valid_unseen = seen.eval_valid_unseen,
         num_branches = seen.num_branches, num_episodes = seen.num_episodes

@@ -139,6 +139,8 @@ class Job(Base):
     `attempt` is the fencing token: it grows with each claim, and only its holder may write.
     The queue's order: `priority` (larger first), then `position` (null: the job's id), then `id`.
     `payload`: what the job works on; `result`: what it made, beside the rows of its run.
+    `heartbeat_at`: the lease's holder renewed it; `process_seen_at`: the worker's main process saw
+    the holder alive. A worker counts as dead when both are silent.
     """
 
     __tablename__ = "jobs"
@@ -199,6 +201,7 @@ class Job(Base):
     started_at: Mapped[datetime | None]
     finished_at: Mapped[datetime | None]
     heartbeat_at: Mapped[datetime | None]
+    process_seen_at: Mapped[datetime | None]
     lease_expires_at: Mapped[datetime | None]
 
 
@@ -217,7 +220,7 @@ class JobDependency(Base):
 
 
 class Attempt(Base):
-    """One try of a job."""
+    """One try of a job. `shipped_at`: everything that its process wrote is in the database."""
 
     __tablename__ = "attempts"
     __table_args__ = (
@@ -233,6 +236,11 @@ class Attempt(Base):
         Index(
             "uq_attempts_one_live", "job_id", unique=True, postgresql_where=text("state='running'")
         ),
+        Index(
+            "ix_attempts_unshipped",
+            "finished_at",
+            postgresql_where=text("shipped_at IS NULL AND state <> 'running'"),
+        ),
     )
 
     job_id: Mapped[int] = mapped_column(
@@ -244,6 +252,7 @@ class Attempt(Base):
     reason: Mapped[str | None]
     started_at: Mapped[datetime] = mapped_column(server_default=func.now())
     finished_at: Mapped[datetime | None]
+    shipped_at: Mapped[datetime | None]
 
 
 class Event(Base):

@@ -30,8 +30,49 @@ class StoredText(Base):
     text: Mapped[str]
 
 
+class Layout(Base):
+    """Which columns the checksums of a batch cover: table -> columns in their order."""
+
+    __tablename__ = "layouts"
+
+    id: Mapped[int] = mapped_column(BigInteger, primary_key=True, autoincrement=False)
+    columns: Mapped[Json]
+
+
+class Batch(Base):
+    """One record of an attempt's spool, stored once by (job, attempt, sequence).
+
+    `digest` is what the spool's header says. `contents`: table -> [rows, checksum in hex], see
+    `backend.db.copy.Contents`. A batch whose iteration a later attempt wrote again is not current.
+    """
+
+    __tablename__ = "batches"
+    __table_args__ = (
+        Index("ix_batches_run_id", "run_id"),
+        Index(
+            "uq_batches_current",
+            "job_id",
+            "iteration",
+            unique=True,
+            postgresql_where=text("is_current"),
+        ),
+    )
+
+    job_id: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    attempt: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    sequence: Mapped[int] = mapped_column(BigInteger, primary_key=True, autoincrement=False)
+    run_id: Mapped[int] = mapped_column(ForeignKey("runs.id", ondelete="CASCADE"))
+    iteration: Mapped[int]
+    digest: Mapped[bytes]
+    num_bytes: Mapped[int] = mapped_column(BigInteger)
+    is_current: Mapped[bool]
+    layout_id: Mapped[int] = mapped_column(BigInteger)
+    contents: Mapped[Json]
+    stored_at: Mapped[datetime] = mapped_column(server_default=func.now())
+
+
 class Iteration(Base):
-    """One stored line of a job's records.jsonl. `payload_hash` recognizes a replay."""
+    """One iteration that a job wrote. `payload_hash`: the first 64 bits of its batch's digest."""
 
     __tablename__ = "iterations"
 

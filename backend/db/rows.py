@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from backend.db.texts import TextCollector, clean
+from backend.db.texts import TextCollector
 from sero_core.records import (
     BranchPayload,
     EpisodePayload,
@@ -24,6 +25,14 @@ class Place(NamedTuple):
     job_id: int
     iteration: int
 
+
+SUMMARY_KEYS = {
+    "success": "rollout/success",
+    "effective_depth": "sero/effective_depth",
+    "eval_valid_seen": "eval/valid_seen",
+    "eval_valid_unseen": "eval/valid_unseen",
+}
+"""Summary column of `iterations` -> metric key."""
 
 TASK_COLUMNS = ("task_id", "env", "split", "task_type", "content_hash")
 METRIC_COLUMNS = ("run_id", "job_id", "key", "iteration", "value")
@@ -52,6 +61,17 @@ BRANCH_STEP_COLUMNS = (
     *("thought", "loss_mask", "loss_weight", "greedy_logprob_mean"),
     *("admissible_logprobs", "admissible_index", "num_samples", "num_matches"),
 )
+ITERATION_COLUMNS = (
+    *("run_id", "job_id", "iteration", "attempt", "payload_hash", "written_at"),
+    *("num_episodes", "num_branches", *SUMMARY_KEYS),
+)
+EVALUATION_COLUMNS = (
+    *("run_id", "job_id", "evaluation_id", "iteration", "panel", "panel_hash"),
+    *("macro_rate", "conditions", "created_at"),
+)
+CHECKPOINT_COLUMNS = (
+    *("run_id", "job_id", "iteration", "path", "weights_hash", "num_bytes", "created_at"),
+)
 EVAL_RESULT_COLUMNS = (
     *("run_id", "job_id", "evaluation_id", "ordinal", "task_type"),
     *("num_tasks", "num_episodes", "num_won", "rate", "low", "high"),
@@ -61,6 +81,19 @@ EVAL_OUTCOME_COLUMNS = (
     *("run_id", "job_id", "evaluation_id", "ordinal"),
     *("task_id", "task_type", "seed", "is_won", "score", "num_steps"),
 )
+
+
+def iteration_row(place: Place, attempt: int, payload_hash: int, payload: IterationPayload) -> Row:
+    """A summary without a finite value is null."""
+    return (
+        *place,
+        attempt,
+        payload_hash,
+        payload.written_at,
+        len(payload.episodes),
+        len(payload.branches),
+        *(_finite(payload.metrics.get(key)) for key in SUMMARY_KEYS.values()),
+    )
 
 
 def metric_rows(place: Place, metrics: dict[str, float]) -> Iterator[Row]:
@@ -99,7 +132,7 @@ def step_rows(place: Place, episodes: Iterable[EpisodePayload], texts: TextColle
             texts.add(step.observation),
             texts.add_list(step.admissible),
             texts.add(step.response),
-            clean(step.action),
+            step.action,
             step.token_ids,
             step.logprobs,
             step.is_valid,
@@ -125,7 +158,7 @@ def branch_rows(place: Place, payload: IterationPayload, texts: TextCollector) -
             branch.root_rule,
             branch.oracle,
             branch.outcome,
-            clean(branch.reason),
+            branch.reason,
             branch.root_hash,
             branch.restored_hash,
             branch.weight_rule,
@@ -154,17 +187,17 @@ def branch_step_rows(
             texts.add(step.observation),
             texts.add_list(step.admissible),
             texts.add(step.prompt),
-            clean(step.action),
+            step.action,
             step.token_ids,
-            [clean(token) for token in step.tokens],
+            step.tokens,
             step.logprobs,
             step.scored,
             step.action_logprob_mean,
             step.action_logprob_sum,
             step.compatibility,
             step.weight,
-            None if step.policy_action is None else clean(step.policy_action),
-            None if step.probe_action is None else clean(step.probe_action),
+            step.policy_action,
+            step.probe_action,
             step.reward,
             step.state_hash,
             step.thought,
@@ -179,6 +212,27 @@ def branch_step_rows(
         for branch in branches
         for step in branch.steps
     ]
+
+
+def evaluation_rows(place: Place, payload: IterationPayload) -> Iterator[Row]:
+    for evaluation in payload.evaluations:
+        yield (
+            place.run_id,
+            place.job_id,
+            evaluation.evaluation_id,
+            place.iteration,
+            evaluation.panel,
+            evaluation.panel_hash,
+            evaluation.macro_rate,
+            evaluation.conditions and evaluation.conditions.model_dump(mode="json"),
+            payload.written_at,
+        )
+
+
+def checkpoint_rows(place: Place, payload: IterationPayload) -> Iterator[Row]:
+    if (checkpoint := payload.checkpoint) is not None:
+        files = checkpoint.path, checkpoint.weights_hash, checkpoint.num_bytes
+        yield (*place, *files, payload.written_at)
 
 
 def eval_result_rows(place: Place, evaluations: Iterable[EvaluationPayload]) -> Iterator[Row]:
@@ -216,6 +270,10 @@ def eval_outcome_rows(place: Place, evaluations: Iterable[EvaluationPayload]) ->
                 outcome.score,
                 outcome.num_steps,
             )
+
+
+def _finite(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None
 
 
 def _task(task: TaskPayload) -> Row:

@@ -62,10 +62,9 @@ class TextCollector:
         connection.execute(
             text(
                 "CREATE TEMPORARY TABLE IF NOT EXISTS incoming_texts "
-                "(id bigint, text text) ON COMMIT DROP"
+                "(id bigint, text text) ON COMMIT DELETE ROWS"
             )
         )
-        connection.execute(text("TRUNCATE incoming_texts"))
         copy_rows(
             raw_connection(connection),
             "incoming_texts",

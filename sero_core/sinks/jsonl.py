@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 
 from sero_core.records import from_line, to_line
@@ -27,16 +28,36 @@ class JsonlSink:
             path.touch()
         else:
             _truncate_after(path, resume_after)
-        self._file = path.open("a", encoding="utf-8")
+        self._file = path.open("ab", buffering=0)
+        self.num_bytes = 0
+        """Bytes of the last record."""
 
     def write(self, record: IterationRecord) -> None:
-        """Append one line and fsync. Errors: OSError (disk full) with nothing half-accepted."""
-        self._file.write(to_line(record) + "\n")
-        self._file.flush()
-        os.fsync(self._file.fileno())
+        """Append one line and fsync.
+
+        Errors: OSError (disk full, quota) with nothing half-accepted: the same record may be
+        written again.
+        """
+        line = to_line(record).encode() + b"\n"
+        start = os.fstat(self._file.fileno()).st_size
+        try:
+            write_all(self._file.fileno(), line)
+            os.fsync(self._file.fileno())
+        except OSError:
+            with suppress(OSError):  # what stays is a torn line, which resuming drops
+                self._file.truncate(start)
+            raise
+        self.num_bytes = len(line)
 
     def close(self) -> None:
         self._file.close()
+
+
+def write_all(file: int, data: bytes) -> None:
+    """Write everything. Errors: OSError."""
+    view = memoryview(data)
+    while view:
+        view = view[os.write(file, view) :]
 
 
 def _truncate_after(path: Path, iteration: int) -> None:

@@ -22,8 +22,7 @@ def test_sigkill_worker_mid_run_resumes_from_checkpoint_once(running: Services) 
     )
     assert writers == [(1,), (2,)]
     assert_nothing_lost_or_doubled(running, run_id)
-    log = (running.home / "runs" / str(run_id) / "log.txt").read_text()
-    assert log.count("resuming after iteration") == 1
+    assert running.output(run_id).count("resuming after iteration") == 1
 
 
 def test_sigkill_training_process_is_tried_again(running: Services) -> None:
@@ -47,8 +46,7 @@ def test_sigterm_worker_writes_a_checkpoint_and_counts_no_failure(running: Servi
     running.wait_for(run_id, "succeeded")
     assert attempts(running, run_id) == ["released", "succeeded"]
     assert running.job(run_id).num_failures == 0
-    log = (running.home / "runs" / str(run_id) / "log.txt").read_text()
-    assert "resuming after iteration 0" not in log
+    assert "resuming after iteration 0" not in running.output(run_id)
     assert_nothing_lost_or_doubled(running, run_id)
 
 

@@ -10,7 +10,22 @@ import pytest
 from sqlalchemy import Engine, text
 
 from backend.db import texts
-from backend.db.ingest import StaleAttempt, stored_iterations, write_iteration, write_log
+from backend.db.batches import (
+    Owner,
+    Record,
+    SpoolConflict,
+    StaleAttempt,
+    left_behind,
+    mark_shipped,
+    progress,
+)
+from backend.db.ingest import (
+    store_log,
+    store_record,
+    stored_iterations,
+    write_iteration,
+    write_log,
+)
 from backend.db.queries import jobs
 from backend.db.queries.submit import create_job
 from sero_core.records import IterationPayload, from_line, to_line, to_payload
@@ -120,10 +135,70 @@ def test_the_same_line_again_changes_nothing(engine: Engine, claimed: jobs.Claim
     assert store(engine, claimed, payload)
     before = counts(engine)
     assert not store(engine, claimed, payload)
+    assert counts(engine) == before
+
+
+def test_a_record_that_was_stored_with_other_bytes_is_refused(
+    engine: Engine, claimed: jobs.ClaimedJob
+) -> None:
+    store(engine, claimed, record(1))
+    before = counts(engine)
+    with pytest.raises(SpoolConflict, match="record 1 of attempt 1 of job 1 is stored with digest"):
+        store(engine, claimed, record(1, seed=3))
+    assert counts(engine) == before
+
+
+def test_an_earlier_attempt_brings_in_what_the_later_one_did_not_write(
+    engine: Engine, claimed: jobs.ClaimedJob
+) -> None:
+    """Attempt 1 left iterations 1 to 3 on its disk; attempt 2 ships them, then its own 3."""
     expire(engine, claimed.job_id)
     later = start(engine, claimed.job_id, "w2")
-    assert not store(engine, later, payload)
-    assert counts(engine) == before
+    owner = Owner(later.run_id, later.job_id, later.attempt)
+    left = [Record.of_line(1, record(i)) for i in (1, 2, 3)]
+    own = Record.of_line(2, record(3, seed=5))
+    with engine.begin() as connection:
+        assert store_record(connection, owner, left[0])
+        assert store_record(connection, owner, own)
+        assert store_record(connection, owner, left[1])
+        assert store_record(connection, owner, left[2])  # known, but the later rows stay
+        assert not store_record(connection, owner, left[2])
+        assert stored_iterations(connection, 1, claimed.job_id) == {1: 1, 2: 1, 3: 2}
+        assert progress(connection, claimed.job_id, 1).num_records == 4
+    found = rows(engine, "SELECT attempt, iteration FROM batches WHERE is_current ORDER BY 2")
+    assert found == [(1, 1), (1, 2), (2, 3)]
+    loss = "SELECT value FROM metrics WHERE key = 'train/loss' AND iteration = 3"
+    assert value(engine, loss) == own.payload.metrics["train/loss"]
+
+
+def test_what_an_ended_job_left_may_be_brought_in_by_anyone(
+    engine: Engine, claimed: jobs.ClaimedJob
+) -> None:
+    nobody = Owner(claimed.run_id, claimed.job_id, None)
+    left = Record.of_line(1, record(1))
+    with engine.begin() as connection, pytest.raises(StaleAttempt, match="nobody does not own"):
+        store_record(connection, nobody, left)
+    with engine.begin() as connection:
+        assert left_behind(connection) == []
+        jobs.finish(connection, claimed.job_id, 1, "failed", "its worker went silent")
+        assert left_behind(connection) == [(claimed.run_id, claimed.job_id, 1, "host")]
+        assert store_record(connection, nobody, left)
+        assert store_log(connection, nobody, 1, 0, ["one", "two"]) == 2
+        mark_shipped(connection, nobody, 1)
+        assert left_behind(connection) == []
+        assert progress(connection, claimed.job_id, 1) == (2, 2)
+
+
+def test_log_lines_come_once_and_without_gaps(engine: Engine, claimed: jobs.ClaimedJob) -> None:
+    place = claimed.run_id, claimed.job_id, claimed.attempt
+    with engine.begin() as connection:
+        assert write_log(connection, *place, 0, ["a", "b\0"]) == 2
+        assert write_log(connection, *place, 1, ["b\0", "c"]) == 1
+        assert write_log(connection, *place, 0, ["a"]) == 0
+        with pytest.raises(ValueError, match="has 3 log lines, got line 4 as the next"):
+            write_log(connection, *place, 4, ["e"])
+    found = rows(engine, "SELECT line, text FROM log_lines ORDER BY line")
+    assert found == [(0, "a"), (1, "b\u2400"), (2, "c")]
 
 
 def test_a_later_attempt_replaces_the_rows_of_an_iteration(

@@ -24,7 +24,8 @@ from backend.schemas import JobInfo, RunDetail, SubmitRequest
 from backend.supervisor.postgres import EmbeddedPostgres
 from backend.supervisor.process import die_with_parent, tail
 from sero_core.config import load_config
-from sero_core.records import IterationPayload, from_line
+from sero_core.records import IterationPayload
+from sero_core.sinks.log import read_log
 
 TINY = Path(__file__).with_name("tiny.toml")
 QUICK = ("rollout.num_tasks=2", "rollout.group_size=2", "rollout.max_steps=5", "evaluation.every=0")
@@ -154,15 +155,19 @@ class Services:
         return found[0]
 
     def records(self, run_id: int) -> list[IterationPayload]:
-        """What the trainer wrote."""
-        path = self.home / "runs" / str(run_id) / "records.jsonl"
-        return [from_line(line) for line in path.read_text().splitlines()]
+        """What the trainer wrote, of each iteration the last attempt's record."""
+        return list(read_log(self.home / "runs" / str(run_id)))
+
+    def output(self, run_id: int) -> str:
+        """What the training processes of all attempts printed."""
+        paths = sorted((self.home / "runs" / str(run_id) / "spool").glob("*/output.txt"))
+        return "".join(path.read_text() for path in paths)
 
     def report(self) -> str:
         """The ends of the logs, for a failing test."""
         names = ("worker", "api", "postgres")
         parts = [self.log, *(self.home / "logs" / f"{name}.log" for name in names)]
-        parts += sorted(self.home.glob("runs/*/log.txt"))
+        parts += sorted(self.home.glob("runs/*/spool/*/output.txt"))
         return "\n".join(f"--- {path.relative_to(self.home)}\n{tail(path, 25)}" for path in parts)
 
 

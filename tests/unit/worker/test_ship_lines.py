@@ -6,11 +6,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+from backend.spool import LineReader, Target, clean_line, spool_folder
 from sero_core.records import to_payload
 from tests.support.records import iteration_record
 from worker.child import describe, last_error
 from worker.plan import newest_checkpoint
-from worker.ship import LineReader, Target, for_job
+from worker.ship import for_job
 
 
 def test_a_torn_line_waits_for_its_end(tmp_path: Path) -> None:
@@ -30,10 +31,28 @@ def test_a_torn_line_waits_for_its_end(tmp_path: Path) -> None:
     assert reader.peek(1) == [b"three\n"]
 
 
-def test_reading_starts_where_the_attempt_began(tmp_path: Path) -> None:
+def test_reading_goes_on_after_the_lines_that_are_stored(tmp_path: Path) -> None:
     path = tmp_path / "log"
-    path.write_bytes(b"of an earlier attempt\nmine\n")
-    assert LineReader(path, len(b"of an earlier attempt\n")).peek(5) == [b"mine\n"]
+    path.write_bytes(b"stored\n" * 2500 + b"new\nunfinished")
+    reader = LineReader(path)
+    reader.skip(2500)
+    assert reader.peek(5) == [b"new\n"]
+    assert reader.peek(5, is_final=True) == [b"new\n", b"unfinished"]
+    reader.skip(2)
+    assert reader.peek(5, is_final=True) == []
+
+
+def test_of_a_progress_bar_only_the_last_state_is_stored() -> None:
+    assert clean_line(b"loading\r 10 %\r100 %\n") == "100 %"
+    assert clean_line(b"caf\xe9 \xff\n") == "caf\ufffd \ufffd"
+    assert len(clean_line(b"x" * 10_000)) == 4000
+
+
+def test_a_folder_says_where_its_records_belong(tmp_path: Path) -> None:
+    folder = spool_folder(tmp_path, 9, 2)
+    target = Target(1, 9, 2, iteration=40)
+    folder.create(target)
+    assert spool_folder(tmp_path, 9, 2).target == target
 
 
 def test_training_lines_pass_and_branch_jobs_get_ids_of_their_own() -> None:
