@@ -8,14 +8,14 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 import torch
-from transformers import GPT2Config, GPT2LMHeadModel
 
 from sero_core.engines.sampling import seed_words, uniforms
 from sero_core.engines.transformers import FORWARD_TOKENS, TransformersRuntime
 from sero_core.policy import Policy, make_policy
 from sero_core.sections import TransformersEngine
 from sero_core.types import SeroError
-from tests.support.tiny import EOS, VOCAB, tiny_policy, tiny_tokenizer
+from tests.support.tiny import EOS, VOCAB, tiny_policy
+from tests.support.tiny_gpt2 import tiny_gpt2
 
 MAX_NEW = 9
 
@@ -99,19 +99,6 @@ def sample(
     return [completion.token_ids for completion in done]
 
 
-@pytest.mark.parametrize("temperature", [0.6, 1.0, 1.7])
-def test_sampled_logprobs_equal_scored_ones(policy: Policy, temperature: float) -> None:
-    """T12, T13: sampler and trainer mean the same distribution at the same temperature."""
-    prompts = prompts_of(16)
-    runtime = engine(policy, 5)
-    done = runtime.generate(
-        prompts, temperature=temperature, max_new_tokens=MAX_NEW, seeds=range(16)
-    )
-    scores = runtime.score(prompts, [c.token_ids for c in done], temperature=temperature)
-    for completion, score in zip(done, scores, strict=True):
-        assert completion.logprobs == pytest.approx(score, abs=1e-5)
-
-
 def test_greedy_logprobs_are_at_temperature_one(policy: Policy) -> None:
     prompts = prompts_of(6)
     runtime = engine(policy)
@@ -119,20 +106,6 @@ def test_greedy_logprobs_are_at_temperature_one(policy: Policy) -> None:
     scores = runtime.score(prompts, [c.token_ids for c in done])
     for completion, score in zip(done, scores, strict=True):
         assert completion.logprobs == pytest.approx(score, abs=1e-5)
-
-
-def tiny_gpt2() -> Policy:
-    """A model with learned positions."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(1)
-        config = GPT2Config(
-            vocab_size=VOCAB, n_positions=64, n_embd=16, n_layer=2, n_head=2, eos_token_id=EOS
-        )
-        model = GPT2LMHeadModel(config)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.mul_(8.0 if parameter.ndim == 2 else 1.0)
-    return make_policy(model, tiny_tokenizer())
 
 
 @pytest.mark.parametrize("make", [tiny_policy, tiny_gpt2])
@@ -167,27 +140,6 @@ def test_prompts_are_read_in_several_passes(
         for left, right in zip(whole, parts, strict=True):
             assert left.token_ids == right.token_ids
             assert left.logprobs == pytest.approx(right.logprobs, abs=1e-5)
-
-
-def test_stop_tokens_and_truncation(policy: Policy) -> None:
-    """T17: several end tokens; the sampled one is kept as a token and left out of the text."""
-    assert policy.stop_ids == (1, EOS)
-    prompts = prompts_of(4) * 50
-    done = engine(policy).generate(
-        prompts, temperature=2.5, max_new_tokens=MAX_NEW, seeds=range(200)
-    )
-    for completion in done:
-        assert not set(completion.token_ids[:-1]) & {1, EOS}
-        assert completion.is_truncated == (completion.token_ids[-1] not in (1, EOS))
-        assert completion.is_truncated <= (len(completion.token_ids) == MAX_NEW)
-        assert len(completion.logprobs) == len(completion.token_ids)
-        words = completion.token_ids if completion.is_truncated else completion.token_ids[:-1]
-        assert completion.text.split() == [
-            policy.tokenizer.convert_ids_to_tokens(word) for word in words
-        ]
-    ends = {completion.token_ids[-1] for completion in done}
-    assert {1, EOS} <= ends
-    assert any(completion.is_truncated for completion in done)
 
 
 def test_frequencies_follow_the_softmax(policy: Policy) -> None:

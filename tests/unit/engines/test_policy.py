@@ -12,7 +12,6 @@ from sero_core.policy import (
     PolicyError,
     clone_policy,
     load_policy,
-    log_softmax_at,
     make_policy,
     save_policy,
     weights_hash,
@@ -74,30 +73,6 @@ def test_a_clone_is_frozen_and_has_its_own_parameters() -> None:
     changed, kept = next(policy.model.parameters()), next(reference.model.parameters())
     assert not torch.equal(changed, kept)
     assert not any(parameter.requires_grad for parameter in reference.model.parameters())
-
-
-def test_dropout_is_off_and_training_mode_is_an_error() -> None:
-    """T12 (b): no forward pass ever runs with active dropout."""
-    policy = tiny_policy()
-    policy.require_eval_mode()
-    policy.model.train()
-    with pytest.raises(PolicyError, match="eval mode"):
-        policy.require_eval_mode()
-    make_policy(policy.model, tiny_tokenizer()).require_eval_mode()
-
-
-@pytest.mark.parametrize("vocabulary", [1_000, 152_000])
-def test_log_softmax_is_accurate(vocabulary: int) -> None:
-    """T19: within 1e-4 of float64 for logits up to +-40."""
-    generator = torch.Generator().manual_seed(0)
-    logits_NV = torch.rand((8, vocabulary), generator=generator) * 80 - 40
-    target_N = torch.randint(vocabulary, (8,), generator=generator)
-    temperature_N = torch.tensor([1.0, 0.4, 1.7, 1.0, 0.6, 2.0, 1.0, 1.0])
-    got_N = log_softmax_at(logits_NV, target_N, temperature_N)
-    exact_NV = torch.log_softmax(logits_NV.double() / temperature_N[:, None].double(), dim=-1)
-    error_N = got_N - exact_NV.gather(1, target_N[:, None])[:, 0]
-    assert got_N.dtype == torch.float32
-    assert float(error_N.abs().max()) < 1e-4
 
 
 def test_the_shipped_policy_loads() -> None:

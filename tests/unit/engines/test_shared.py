@@ -14,7 +14,7 @@ from sero_core.engines.transformers import TransformersRuntime
 from sero_core.policy import Policy
 from sero_core.sections import TransformersEngine
 from tests.support.tiny import VOCAB, tiny_policy
-from tests.unit.engines.test_generate import tiny_gpt2
+from tests.support.tiny_gpt2 import tiny_gpt2
 
 TOKENS = st.lists(st.integers(3, 5), min_size=2, max_size=40)
 

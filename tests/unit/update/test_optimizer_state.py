@@ -21,15 +21,15 @@ from sero_core.policy import Policy, load_policy, save_policy
 from sero_core.sections import OptimizerConfig, PolicyLoss
 from sero_core.types import SeroError
 from sero_core.update import update
+from tests.support.rows import oracle_rows, sampled_rows
 from tests.support.tiny import tiny_policy
-from tests.unit.update.test_update import oracle_rows_of, rows_of
 
 OPTIM = OptimizerConfig(lr=1e-2, minibatch_rows=5)
 
 
 def train(policy: Policy, optimizer: torch.optim.AdamW, seed: int) -> dict[str, float]:
-    rows = build_batch(rows_of(tiny_policy()))
-    oracle = build_oracle_batch(oracle_rows_of())
+    rows = build_batch(sampled_rows(tiny_policy()))
+    oracle = build_oracle_batch(oracle_rows())
     return update(
         policy,
         optimizer,
