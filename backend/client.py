@@ -26,6 +26,7 @@ Params = Mapping[str, str | int | float | bool | Sequence[str] | None]
 
 PREFIX = "/api/v1"
 TIMEOUT = httpx.Timeout(10.0, connect=2.0)
+DELETE_TIMEOUT_S = 600.0
 RETRY_WAITS_S = (0.1, 0.5)
 RETRY_STATUSES = frozenset({502, 503, 504})
 
@@ -156,6 +157,18 @@ class SeroClient:
     def stop_sweep(self, sweep_id: int) -> s.SweepDetail:
         """Running runs after a checkpoint, queued ones at once."""
         return self._post(f"/sweeps/{sweep_id}/stop", s.SweepDetail)
+
+    def delete_run(self, run_id: int) -> s.DeletionReport:
+        """For good: rows, texts, checkpoints, log. Refused while it runs."""
+        return self._delete(f"/runs/{run_id}", s.DeletionReport)
+
+    def delete_checkpoints(self, run_id: int, keep_newest: int = 1) -> s.DeletionReport:
+        """Weights but the newest; every row stays."""
+        path = f"/runs/{run_id}/checkpoints?keep_newest={keep_newest}"
+        return self._delete(path, s.DeletionReport)
+
+    def apply_retention(self, request: s.RetentionRequest) -> s.DeletionReport:
+        return self._post("/retention", s.DeletionReport, request)
 
     def create_job(
         self, run_id: int, request: s.JobRequest, idempotency_key: str | None = None
@@ -359,6 +372,9 @@ class SeroClient:
         return self._send(
             self._http.build_request("POST", path, json=content, headers=headers), model
         )
+
+    def _delete(self, path: str, model: type[ModelT]) -> ModelT:
+        return self._send(self._http.build_request("DELETE", path, timeout=DELETE_TIMEOUT_S), model)
 
     def _send(self, request: httpx.Request, model: type[ModelT]) -> ModelT:
         try:

@@ -19,7 +19,7 @@ from fastapi.routing import APIRoute
 from backend import errors, observe
 from backend.client import PREFIX
 from backend.db.engine import make_engine
-from backend.routes import compare, jobs, operation, records, runs, sweeps, tokens
+from backend.routes import compare, deletion, jobs, operation, records, runs, sweeps, tokens
 from backend.routes.deps import Services
 from backend.schemas import ErrorResponse
 from backend.security.gate import Gate, Rules, origin_of
@@ -73,7 +73,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app.add_middleware(observe.Observed, metrics=request_metrics)
     errors.install(app, chosen.allowed_hosts)
     app.include_router(observe.router)
-    for module in (runs, jobs, sweeps, compare, records, operation, tokens):
+    for module in (runs, jobs, sweeps, deletion, compare, records, operation, tokens):
         app.include_router(module.router, prefix=PREFIX)
     return app
 

@@ -4,6 +4,7 @@ lines.
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 import time
@@ -32,6 +33,7 @@ from sero_core.evaluate import rates_by_seed
 from sero_core.metrics import branch_metrics, evaluation_metrics, rollout_metrics
 from sero_core.policy import save_policy
 from sero_core.protocol import departures
+from sero_core.provenance import CODE_FILE, current_code
 from sero_core.records import to_payload
 from sero_core.report import row_of, rows_of_run, table
 from sero_core.seeds import derive_seed
@@ -66,6 +68,7 @@ def run_training(config: RunConfig, out: Path, *, resume: bool, say: Say) -> int
             restore_optimizers(folder, trainer.optimizers)
             say(f"resuming after iteration {state.iteration}")
         (out / "config.json").write_text(config.model_dump_json(indent=1) + "\n")
+        (out / CODE_FILE).write_text(json.dumps(current_code().to_json(), indent=1) + "\n")
         for field, usual, got in departures(config):
             say(f"{field} is {got}, where {config.estimator.name} usually has {usual}")
         sink = open_log(out, _resume_point(out, resume, state))

@@ -22,11 +22,13 @@ from celery.signals import (
     worker_shutdown,
     worker_shutting_down,
 )
+from sqlalchemy import Connection
 
 from backend.db.engine import make_engine
-from backend.db.queries import jobs
+from backend.db.queries import jobs, runs
 from backend.settings import Settings
 from backend.wakeup import label_queue
+from sero_core.provenance import current_code
 from worker.app import RUN_JOB, app, own_queue
 from worker.caretaker import Caretaker
 from worker.child import run_job
@@ -57,7 +59,7 @@ def run_next_jobs(job_id: int) -> None:
             while not is_stopping():
                 claimed = in_transaction(
                     engine,
-                    lambda connection: jobs.claim(connection, None, worker_id, settings.lease_s),
+                    lambda connection: _claim(connection, worker_id, settings.lease_s),
                     is_terminated,
                 )
                 if claimed is None:
@@ -72,6 +74,15 @@ def run_next_jobs(job_id: int) -> None:
                 run_job(engine, settings, claimed, is_stopping)
     finally:
         engine.dispose()
+
+
+def _claim(connection: Connection, worker_id: str, lease_s: float) -> jobs.ClaimedJob | None:
+    """Take the next job; note which code trains a run."""
+    claimed = jobs.claim(connection, None, worker_id, lease_s)
+    if claimed is not None and claimed.kind == "train":
+        code = current_code()
+        runs.note_code(connection, claimed.run_id, code.commit, code.is_dirty)
+    return claimed
 
 
 @contextmanager

@@ -12,6 +12,7 @@ from backend.db.queries import episodes as episode_queries
 from backend.db.queries import evaluations as evaluation_queries
 from backend.db.queries import events, logs, metrics
 from backend.errors import NotFound
+from backend.retention import checkpoints_on_disk
 from backend.routes.deps import (
     Cursor,
     Limit,
@@ -78,7 +79,14 @@ def get_checkpoints(services: ServicesDep, run_id: RunId) -> s.CheckpointsRespon
     """Checkpoints that were written, oldest first."""
     with services.reading(run_id) as connection:
         found = evaluation_queries.list_checkpoints(connection, run_id)
-    return s.CheckpointsResponse(run_id=run_id, checkpoints=found)
+    there = checkpoints_on_disk(services.settings, run_id)
+    return s.CheckpointsResponse(
+        run_id=run_id,
+        checkpoints=[
+            found_one.model_copy(update={"is_on_disk": found_one.iteration in there})
+            for found_one in found
+        ],
+    )
 
 
 @router.get("/runs/{run_id}/events", tags=["runs"])

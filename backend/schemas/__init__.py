@@ -15,6 +15,10 @@ from backend.schemas.base import (
     RunStatus,
     Schema,
 )
+from backend.schemas.deletion import (
+    DeletionReport,
+    RetentionRequest,
+)
 from backend.schemas.jobs import (
     AttemptInfo,
     Id,
@@ -110,6 +114,7 @@ __all__ = [
     "ConfigChange",
     "ConfigDifference",
     "ConfigSchemaResponse",
+    "DeletionReport",
     "DepthBucket",
     "DepthCell",
     "DepthMapResponse",
@@ -154,6 +159,7 @@ __all__ = [
     "PlannedRun",
     "Preset",
     "PriorityRequest",
+    "RetentionRequest",
     "RunDetail",
     "RunPage",
     "RunStatus",

@@ -293,6 +293,9 @@ class CheckpointInfo(Schema):
     weights_hash: str
     num_bytes: int
     created_at: datetime
+    is_on_disk: bool | None = Field(
+        default=None, description="Whether the API's machine has its files"
+    )
 
 
 class CheckpointsResponse(Schema):

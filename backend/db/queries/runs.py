@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sqlalchemy import ColumnElement, Connection, case, func, literal, or_, select
+from sqlalchemy import ColumnElement, Connection, case, func, literal, or_, select, update
 
 from backend.db import paging
 from backend.db.models import Job, Run
@@ -97,6 +97,15 @@ def require_training_job(connection: Connection, run_id: int) -> int:
     return connection.execute(
         select(Job.id).where(Job.run_id == run_id, Job.kind == "train")
     ).scalar_one()
+
+
+def note_code(
+    connection: Connection, run_id: int, commit: str | None, is_dirty: bool | None
+) -> None:
+    """The code that trains the run now; null where it is not known."""
+    connection.execute(
+        update(Run).where(Run.id == run_id).values(git_commit=commit, git_is_dirty=is_dirty)
+    )
 
 
 def known_job_ids(connection: Connection, job_ids: Sequence[int]) -> set[int]:
