@@ -30,6 +30,8 @@ app = typer.Typer(
 )
 data_app = typer.Typer(help="Game data.", no_args_is_help=True)
 app.add_typer(data_app, name="data")
+webshop_app = typer.Typer(help="WebShop's catalogues and shops.", no_args_is_help=True)
+data_app.add_typer(webshop_app, name="webshop")
 
 ConfigPath = Annotated[Path, typer.Argument(help="TOML config, e.g. configs/sero_demo.toml")]
 Out = Annotated[Path, typer.Option("--out", help="Folder of the run: log, checkpoints, config")]
@@ -193,6 +195,64 @@ def compile_games(
 
     with _clear_errors():
         compile_folder(folder, say=_say)
+
+
+@webshop_app.command("generate")
+def generate_webshop_catalogue(
+    out: Annotated[Path, typer.Option("--out", help="Folder for the three files")],
+    num_products: Annotated[int, typer.Option(min=1, max=1_000_000)] = 1000,
+    seed: Annotated[int, typer.Option(min=0)] = 1,
+) -> None:
+    """Write a made-up catalogue in WebShop's own file format. Same seed, same bytes."""
+    from sero_core.commands_data import generate_webshop
+
+    with _clear_errors():
+        generate_webshop(out, num_products, seed, say=_say)
+
+
+@webshop_app.command("prepare")
+def prepare_webshop_shop(
+    products: Annotated[Path, typer.Option(exists=True, help="items_shuffle*.json")],
+    attributes: Annotated[Path, typer.Option(exists=True, help="items_ins_v2*.json")],
+    out: Annotated[Path, typer.Option("--out", help="Folder of the shop")],
+    human: Annotated[Path | None, typer.Option(exists=True, help="items_human_ins.json")] = None,
+    nouns: Annotated[
+        Path | None, typer.Option(exists=True, help="JSON with the nouns of every title")
+    ] = None,
+    tagger: Annotated[
+        str, typer.Option(help="Without --nouns: auto (spaCy if installed), spacy or builtin")
+    ] = "auto",
+    num_products: Annotated[
+        int | None, typer.Option(min=1, help="Read this many rows of the products file")
+    ] = None,
+    draw_seed: Annotated[int, typer.Option(help="Prices and upper prices")] = 0,
+    shuffle_seed: Annotated[int, typer.Option(help="Order of the goals")] = 233,
+) -> None:
+    """Make a shop of WebShop's original files: search index, prices, goals, splits. Goes on after
+    an interruption when it is run again.
+    """
+    from sero_core.commands_data import prepare_webshop
+
+    with _clear_errors(), exclusive(out):
+        prepare_webshop(
+            (products, attributes, human),
+            out,
+            (nouns, tagger),
+            (draw_seed, shuffle_seed),
+            num_products,
+            say=_say,
+        )
+
+
+@webshop_app.command("verify")
+def verify_webshop_shop(
+    folder: Annotated[Path, typer.Argument(help="Folder of a shop")],
+) -> None:
+    """Hash every file of a shop and print what is in it."""
+    from sero_core.commands_data import verify_webshop
+
+    with _clear_errors():
+        verify_webshop(folder, say=_say)
 
 
 @app.command("schema")

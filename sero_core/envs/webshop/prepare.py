@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,6 +45,13 @@ Progress = Callable[[str, float], None]
 """Told the step and how much of it is done, from 0 to 1."""
 
 
+class Seeds(NamedTuple):
+    """`draw`: prices and upper prices. `shuffle`: the order of the goals."""
+
+    draw: int = DRAW_SEED
+    shuffle: int = SHUFFLE_SEED
+
+
 @dataclass(frozen=True, slots=True)
 class Sources:
     """The original files. `nouns` names where the nouns come from, as the manifest records it."""
@@ -66,25 +73,25 @@ def prepare(
     sources: Sources,
     out: Path,
     progress: Progress,
+    seeds: Seeds | None = None,
     *,
-    draw_seed: int = DRAW_SEED,
-    shuffle_seed: int = SHUFFLE_SEED,
     rows_per_chunk: int = ROWS_PER_CHUNK,
 ) -> Manifest:
     """Make the shop in `out`, going on where an earlier try on the same files stopped.
 
     Errors: `CatalogueError` for unreadable files, and where `out` holds a finished shop.
     """
+    seeds = seeds or Seeds()
     if (out / MANIFEST).is_file():
         raise CatalogueError(f"{out} holds a shop already; choose another folder or remove it")
-    steps = _Steps(out / WORK, [_describe(sources), draw_seed, shuffle_seed, rows_per_chunk])
+    steps = _Steps(out / WORK, [_describe(sources), *seeds, rows_per_chunk])
     steps.once("chunks", lambda: _write_chunks(sources, steps.work, progress, rows_per_chunk))
     chunks = [Chunk(folder) for folder in sorted(steps.work.glob("chunk-*"))]
     progress("index", 0.0)
     steps.once("catalogue", lambda: write_catalogue(chunks, out))
     steps.once("index", lambda: write_index(chunks, out))
     progress("goals", 0.0)
-    steps.once("goals", lambda: write_goals(chunks, out, draw_seed, shuffle_seed))
+    steps.once("goals", lambda: write_goals(chunks, out, *seeds))
     shop = Shop.open_unfinished(out)
     for kind in GOAL_KINDS:
         _write_flags(shop, kind, out, steps.work, progress)
@@ -96,8 +103,8 @@ def prepare(
         format=FORMAT,
         inputs={path.name: hash_file(path) for path in sources.paths},
         nouns=sources.nouns,
-        draw_seed=draw_seed,
-        shuffle_seed=shuffle_seed,
+        draw_seed=seeds.draw,
+        shuffle_seed=seeds.shuffle,
         num_products=shop.num_products,
         goals={kind: _count(out, kind) for kind in GOAL_KINDS},
         leaks=found,
