@@ -6,9 +6,9 @@ Apart from `sections.py`, so that evaluation has no import path to an oracle (a 
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from sero_core.oracles import OracleConfig
 from sero_core.oracles.endpoint import ChatEndpoint
@@ -112,8 +112,34 @@ class SeroConfig(Part):
     normalizer: Literal["sum_weights", "rows"] = Field(
         default="sum_weights", description="Denominator of the oracle loss"
     )
-    oracle_coef: float = Field(default=1.0, ge=0, description="Scale of the oracle gradient")
-    minibatch_rows: int = Field(default=64, ge=1, description="Rows per oracle optimiser step")
+    optimization: Literal["own_step", "own_optimizer", "joint"] = Field(
+        default="own_step",
+        description="own_step: own steps after the base loss's; own_optimizer: also own moments; "
+        "joint: in the base loss's backward passes",
+    )
+    oracle_coef: float = Field(
+        default=1.0, ge=0, description="Scale of the oracle gradient; own_optimizer: only 0 or 1"
+    )
+    lr_multiplier: float = Field(
+        default=1.0, gt=0, le=1000, description="own_optimizer: its learning rate / optimizer.lr"
+    )
+    minibatch_rows: int = Field(
+        default=64, ge=1, description="Rows per oracle optimiser step (not with joint)"
+    )
     probe: bool = Field(
         default=True, description="Log the policy's greedy action on each branch step"
     )
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.optimization == "own_optimizer" and self.oracle_coef not in (0.0, 1.0):
+            raise ValueError(
+                "sero.oracle_coef: AdamW's own moments cancel a constant factor, so it has no "
+                "effect with own_optimizer, use sero.lr_multiplier; allowed: 0 or 1"
+            )
+        if self.optimization != "own_optimizer" and self.lr_multiplier != 1.0:
+            raise ValueError(
+                "sero.lr_multiplier: the oracle rows share the policy's optimizer, use "
+                "sero.oracle_coef; allowed: 1, or any with sero.optimization = own_optimizer"
+            )
+        return self

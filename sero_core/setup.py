@@ -24,6 +24,8 @@ from sero_core.policy import Policy, open_policy, reference_policy
 from sero_core.prompts import PromptBuilder
 from sero_core.types import SeroError, Task
 
+ORACLE_OPTIMIZER = "oracle_optimizer"
+
 
 @dataclass(frozen=True, slots=True)
 class Trainer:
@@ -86,13 +88,23 @@ def build_trainer(
         config=config,
         policy=policy,
         reference=reference,
-        optimizers={POLICY_OPTIMIZER: make_optimizer(policy, config.optimizer)},
+        optimizers=_optimizers(policy, config),
         collector=collector,
         brancher=brancher,
         tasks=_train_tasks(config),
         panels=tuple(_panel(config, name) for name in panel_names(config)),
         agent=config.evaluation.baseline(collector),
     )
+
+
+def _optimizers(policy: Policy, config: RunConfig) -> dict[str, torch.optim.AdamW]:
+    """By the name of their folder in a checkpoint."""
+    optimizers = {POLICY_OPTIMIZER: make_optimizer(policy, config.optimizer)}
+    if config.sero is not None and config.sero.optimization == "own_optimizer":
+        lr = config.optimizer.lr * config.sero.lr_multiplier
+        own = config.optimizer.model_copy(update={"lr": lr})
+        optimizers[ORACLE_OPTIMIZER] = make_optimizer(policy, own)
+    return optimizers
 
 
 def training_sampling(config: RunConfig) -> Sampling:

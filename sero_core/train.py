@@ -27,7 +27,7 @@ from sero_core.metrics import (
 )
 from sero_core.rows import oracle_rows, policy_rows
 from sero_core.seeds import derive_seed, derived_random
-from sero_core.setup import Trainer, evaluation_sampling, training_sampling
+from sero_core.setup import ORACLE_OPTIMIZER, Trainer, evaluation_sampling, training_sampling
 from sero_core.types import Branch, Evaluation, Group, IterationRecord, Sink, Task
 from sero_core.update import update
 
@@ -108,6 +108,7 @@ def iterate(trainer: Trainer, state: TrainerState) -> tuple[IterationRecord, Tra
         sero=config.sero,
         reference=trainer.reference,
         seed=derive_seed(config.seed, "update", iteration),
+        oracle_optimizer=trainer.optimizers.get(ORACLE_OPTIMIZER),
     )
     clock.lap("update")
     is_due = config.evaluation.every and iteration % config.evaluation.every == 0

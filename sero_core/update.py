@@ -8,6 +8,7 @@ the policy loss (S6).
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -24,7 +25,7 @@ from sero_core.policy import Policy
 from sero_core.policy_gradient import accumulate_policy_gradient, loss_terms
 from sero_core.prepare import prepare_batch
 from sero_core.types import SeroError
-from sero_core.update_oracle import update_oracle_rows
+from sero_core.update_oracle import JointOracle, update_oracle_rows
 
 if TYPE_CHECKING:
     from sero_core.config import OptimizerConfig, PolicyLoss, SeroConfig
@@ -44,6 +45,7 @@ def update(
     sero: SeroConfig | None,
     reference: Policy | None,
     seed: int,
+    oracle_optimizer: torch.optim.AdamW | None = None,
 ) -> dict[str, float]:
     """Train the policy in place: `num_epochs` passes over the policy rows, then the oracle rows.
 
@@ -52,11 +54,13 @@ def update(
     tokens for token-mean). A row whose advantages are all 0 counts in it, but its forward pass is
     skipped while KL and entropy have no weight in the loss: its gradient is 0.
     Oracle: minibatches of `sero.minibatch_rows`, gradient of sum w * nll times `oracle_coef` / Z,
-    own clipping and own AdamW step on the same optimizer state; `oracle_coef` 0 takes no step.
+    own clipping and own AdamW step, with `oracle_optimizer` where there is one; `oracle_coef` 0
+    takes no step. With `joint` that gradient is added before the base loss's own steps instead.
 
     Returns train/loss, train/clip_fraction, train/grad_norm (mean, before clipping), train/entropy
     (mean over the tokens that were computed), train/tokens, train/lr, train/kl with KL in the loss,
-    sero/oracle_loss and sero/grad_norm if there are oracle rows, and numerics/* (docs/numerics.md).
+    sero/oracle_loss and, in steps of their own, sero/grad_norm and time/update_oracle_s if there
+    are oracle rows, and numerics/* (docs/numerics.md).
     Errors: `SeroError` for a gradient that is not finite, oracle rows without `sero`, kl_coef > 0
     without `reference`; `PolicyError` if the model is in training mode.
     """
@@ -68,12 +72,29 @@ def update(
     generator = np.random.default_rng(seed)
     passes = training_passes(policy, optim)
     batch, metrics = prepare_batch(policy, reference, batch, loss, passes)
-    metrics |= _update_policy_rows(policy, optimizer, batch, loss, optim, passes, generator)
+    steps = [
+        rows
+        for _ in range(optim.num_epochs)
+        for rows in minibatches(len(batch), optim.minibatch_rows, generator)
+    ]
     (has_oracle_rows,) = max_over_ranks([float(oracle_batch is not None)])
-    if has_oracle_rows and sero is not None:
-        rows = oracle_batch or NO_ORACLE_ROWS
-        metrics |= update_oracle_rows(policy, optimizer, rows, sero, optim, generator)
+    oracle_rows = oracle_batch or NO_ORACLE_ROWS
+    joint = None
+    if has_oracle_rows and sero is not None and sero.optimization == "joint":
+        # a generator of its own: the order of the policy rows is that of the base method
+        order = np.random.default_rng((seed, 1)).permutation(len(oracle_rows))
+        joint = JointOracle(
+            policy, oracle_rows, sero, passes, np.array_split(order, len(steps) or 1)
+        )
+    metrics |= _update_policy_rows(policy, optimizer, batch, steps, loss, optim, passes, joint)
+    if joint is not None:
+        metrics |= joint.metrics()
+    elif has_oracle_rows and sero is not None:
+        started = time.monotonic()
+        chosen = optimizer if oracle_optimizer is None else oracle_optimizer
+        metrics |= update_oracle_rows(policy, chosen, oracle_rows, sero, optim, generator)
         metrics["numerics/grad_norm_oracle"] = metrics["sero/grad_norm"]
+        metrics["time/update_oracle_s"] = time.monotonic() - started
     return metrics
 
 
@@ -81,27 +102,32 @@ def _update_policy_rows(
     policy: Policy,
     optimizer: torch.optim.AdamW,
     batch: Batch,
+    steps: Sequence[Sequence[int]],
     loss: PolicyLoss,
     optim: OptimizerConfig,
     passes: Passes,
-    generator: np.random.Generator,
+    joint: JointOracle | None,
 ) -> dict[str, float]:
+    """One optimiser step for each of `steps`, the rows of its minibatch."""
     terms, panel = loss_terms(loss), Panel(batch)
-    for epoch in range(optim.num_epochs):
-        steps = minibatches(len(batch), optim.minibatch_rows, generator)
-        for number, rows in enumerate(steps):
-            tokens_B = [int(batch.masks[row].sum()) for row in rows]
-            local = [denominator(tokens_B, loss.aggregation), float(sum(tokens_B))]
-            count, tokens = sum_over_ranks(local)
-            if tokens == 0:
-                continue
-            is_first = epoch == number == 0
-            if is_first and len(terms) > 1:
-                panel.norms = _term_norms(policy, optimizer, batch, rows, loss, passes)
-            zero_grad(optimizer)
-            totals = accumulate_policy_gradient(policy, batch, rows, count, loss, passes, terms)
-            norm = optimizer_step(policy, optimizer, optim.max_grad_norm)
-            panel.step(totals, count=count, tokens=tokens, norm=norm, is_first=is_first)
+    for number, rows in enumerate(steps):
+        tokens_B = [int(batch.masks[row].sum()) for row in rows]
+        local = [denominator(tokens_B, loss.aggregation), float(sum(tokens_B))]
+        count, tokens = sum_over_ranks(local)
+        if tokens == 0:
+            continue
+        if number == 0 and len(terms) > 1:
+            panel.norms = _term_norms(policy, optimizer, batch, rows, loss, passes)
+        zero_grad(optimizer)
+        totals = accumulate_policy_gradient(policy, batch, rows, count, loss, passes, terms)
+        if joint is not None:
+            joint.add_share()
+        norm = optimizer_step(policy, optimizer, optim.max_grad_norm)
+        panel.step(totals, count=count, tokens=tokens, norm=norm, is_first=number == 0)
+    if joint is not None:
+        zero_grad(optimizer)
+        if joint.add_rest():
+            optimizer_step(policy, optimizer, optim.max_grad_norm)
     return panel.metrics(loss, lr=float(optimizer.param_groups[0]["lr"]))
 
 

@@ -34,16 +34,20 @@ def log_without_clocks(out: Path) -> list[IterationPayload]:
     ]
 
 
-def test_t23_kill_and_resume_equals_an_uninterrupted_run(tmp_path: Path) -> None:
+@pytest.mark.parametrize("overrides", [(), ("sero.optimization=own_optimizer",)])
+def test_t23_kill_and_resume_equals_an_uninterrupted_run(
+    tmp_path: Path, overrides: tuple[str, ...]
+) -> None:
     whole, broken = tmp_path / "whole", tmp_path / "broken"
-    subprocess.run(train_command(whole), check=True, capture_output=True, timeout=300)
+    command = train_command(broken, *overrides)
+    subprocess.run(train_command(whole, *overrides), check=True, capture_output=True, timeout=300)
 
-    process = subprocess.Popen(train_command(broken), stdout=subprocess.DEVNULL)
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
     wait_for_iteration(broken, 2)
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
     assert len(log_without_clocks(broken)) < 5
-    subprocess.run([*train_command(broken), "--resume"], check=True, capture_output=True)
+    subprocess.run([*command, "--resume"], check=True, capture_output=True)
 
     assert log_without_clocks(broken) == log_without_clocks(whole)
     last_whole, last_broken = (complete_checkpoints(out)[-1][1] for out in (whole, broken))

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 
+import pytest
+
 from sero_core.branching.controls import loss_weights, scheduled_depth
+from sero_core.config import SeroConfig
 from sero_core.sections_sero import DepthSchedule, ShuffledWeights
 
 WEIGHTS = [1.0, 0.5, 0.25, 0.125]
@@ -43,3 +46,17 @@ def test_the_depth_schedule_lets_one_more_step_in_at_a_time() -> None:
     assert weights(control, 1) == [1.0, 1.0, 0.0, 0.0]
     assert weights(control, 11) == [1.0, 1.0, 1.0, 0.0]
     assert weights(control, 1000) == [1.0] * 4
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"optimization": "own_optimizer", "oracle_coef": 0.5}, "use sero.lr_multiplier"),
+        ({"lr_multiplier": 0.5}, "use sero.oracle_coef"),
+        ({"optimization": "joint", "lr_multiplier": 2.0}, "use sero.oracle_coef"),
+        ({"control": {"name": "shuffle"}}, "does not match any of the expected tags"),
+    ],
+)
+def test_a_switch_without_effect_is_an_error(fields: dict[str, object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        SeroConfig.model_validate(fields)
