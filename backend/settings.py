@@ -9,6 +9,7 @@
 | `SERO_DASHBOARD_URL` | `http://127.0.0.1:8501` | where people find the dashboard |
 | `SERO_CONFIGS` | `configs` beside the packages | folder of the presets |
 | `SERO_LEASE_S`, `SERO_HEARTBEAT_S` | 60, 15 | how long a silent worker keeps its job; its beat |
+| `SERO_VISIBILITY_TIMEOUT_S` | 3600 | when the broker sends a message again that nobody took |
 | `SERO_SPOOL_KEEP_MB` | 64 | what stays of an attempt's spool after the database has it |
 | `SERO_MAX_ATTEMPTS` | 3 | attempts that may fail before the job fails |
 | `SERO_LABELS` | none | what this worker offers, as in `gpu,a100`: jobs that ask for it come here |
@@ -47,6 +48,7 @@ class Settings(BaseModel):
     lease_s: float = Field(default=60.0, gt=0)
     heartbeat_s: float = Field(default=15.0, gt=0)
     max_attempts: int = Field(default=3, ge=1)
+    visibility_timeout_s: float = Field(default=3600.0, gt=0)
     spool_keep_mb: float = Field(default=64.0, ge=0)
     labels: tuple[str, ...] = ()
     devices: tuple[str, ...] = ()
@@ -142,6 +144,7 @@ _VARIABLES = {
     "max_body_bytes": "SERO_MAX_BODY_BYTES",
     "max_import_bytes": "SERO_MAX_IMPORT_BYTES",
     "slots": "SERO_SLOTS",
+    "visibility_timeout_s": "SERO_VISIBILITY_TIMEOUT_S",
     "spool_keep_mb": "SERO_SPOOL_KEEP_MB",
 }
 _LISTS = {

@@ -16,7 +16,6 @@ from backend.settings import Settings
 
 QUEUE = "celery"
 RUN_JOB = "worker.run_job"
-VISIBILITY_TIMEOUT_S = 3600
 
 
 def own_queue(worker_id: str) -> str:
@@ -24,15 +23,15 @@ def own_queue(worker_id: str) -> str:
     return f"worker.{worker_id}"
 
 
-def make_app(broker_url: str, num_slots: int = 1) -> Celery:
+def make_app(settings: Settings) -> Celery:
     """The application, for the worker and for everyone who sends wake-ups."""
-    made = Celery("sero", broker=broker_url, include=["worker.tasks"])
+    made = Celery("sero", broker=settings.broker_url, include=["worker.tasks"])
     made.conf.update(
         task_default_queue=QUEUE,
         task_ignore_result=True,
         task_acks_late=False,
         worker_pool="prefork",
-        worker_concurrency=num_slots,
+        worker_concurrency=settings.num_slots,
         worker_pool_start_method="spawn",
         worker_prefetch_multiplier=1,
         worker_disable_prefetch=True,
@@ -41,7 +40,7 @@ def make_app(broker_url: str, num_slots: int = 1) -> Celery:
         broker_connection_retry_on_startup=True,
         broker_connection_max_retries=None,
         broker_transport_options={
-            "visibility_timeout": VISIBILITY_TIMEOUT_S,
+            "visibility_timeout": settings.visibility_timeout_s,
             "unacked_restore_interval": 2,
             "socket_connect_timeout": 2,
         },
@@ -52,5 +51,4 @@ def make_app(broker_url: str, num_slots: int = 1) -> Celery:
     return made
 
 
-_settings = Settings.from_env()
-app = make_app(_settings.broker_url, _settings.num_slots)
+app = make_app(Settings.from_env())

@@ -29,6 +29,7 @@ from worker.salvage import Salvager
 MAX_PERIOD_S = 5.0
 IDLE_EXIT_S = 8.0
 """Celery itself usually needs 5 s."""
+PROCESS_KILLED = "its worker's process was killed"
 log = logging.getLogger(__name__)
 
 
@@ -90,6 +91,7 @@ class Caretaker:
                     was_registered = self._show_up(connection)
                 if not was_registered:
                     self._notes.say_ready()
+                self._look_at_processes()
                 if self._is_stopping:
                     self._end_when_idle()
                 else:
@@ -99,6 +101,22 @@ class Caretaker:
             except BrokerError as error:
                 log.warning("the broker is away: %s", error)
             self._ended.wait(period_s)
+
+    def _look_at_processes(self) -> None:
+        """Say which jobs' processes live, and put a job back whose process was killed.
+
+        The lease alone would need its whole length to tell, and cannot tell a killed process from
+        one that native code holds up.
+        """
+        for running in self._notes.running_jobs():
+            with self._engine.begin() as connection:
+                if running.is_process_alive:
+                    jobs.see_process(connection, running.job_id, running.attempt)
+                    continue
+                state = jobs.retry(connection, running.job_id, running.attempt, PROCESS_KILLED)
+            running.note.unlink(missing_ok=True)
+            if state is not None:
+                log.warning("the process of job %d was killed; it is %s", running.job_id, state)
 
     def _end_when_idle(self) -> None:
         """End this process when Celery does not.

@@ -109,6 +109,7 @@ class Lease:
         self._lease_s = settings.lease_s
         self._heartbeat_s = settings.heartbeat_s
         self._ended = threading.Event()
+        self.error: Exception | None = None
         self.is_lost = False
         self.is_cancel_requested = False
         self.is_kill_requested = False
@@ -124,6 +125,13 @@ class Lease:
     def _beat(self) -> None:
         """The first beat comes at once. While the database is away training goes on: a lease lasts
         its whole length again after the database's start."""
+        try:
+            self._beat_until_ended()
+        except Exception as error:  # a job without heartbeats must end: the main thread raises it
+            log.exception("the heartbeat of job %d failed", self._claimed.job_id)
+            self.error = error
+
+    def _beat_until_ended(self) -> None:
         beat_at = time.monotonic()
         while not self._ended.is_set() and not self.is_lost:
             try:
@@ -166,6 +174,8 @@ def _wait(
             kill_group(process.pid)
             process.wait()
             return "lost"
+        if lease.error is not None:
+            raise lease.error
         if shipper.error is not None:
             kill_group(process.pid)
         elif stop is None and (lease.is_cancel_requested or is_stopping()):

@@ -1,7 +1,8 @@
 """Notes that a worker's main process and its pool process leave for each other and for `sero up`.
 
-Files in `$SERO_HOME/workers/<host>-<process>/`: `ready` (takes jobs), `stop` (end the job soon) and
-`busy-<process>` (it runs a job). Celery has no channel between the two that works during a task.
+Files in `$SERO_HOME/workers/<host>-<process>/`: `ready` (takes jobs), `stop` (end the job soon),
+`busy-<process>` (it takes jobs) and `job-<job>-<attempt>` (which process runs it). Celery has no
+channel between the two that works during a task.
 """
 
 from __future__ import annotations
@@ -10,7 +11,18 @@ import os
 import shutil
 from collections.abc import Generator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class RunningJob:
+    """A job that a process of this worker runs; not alive: the process was killed meanwhile."""
+
+    job_id: int
+    attempt: int
+    is_process_alive: bool
+    note: Path
 
 
 class Notes:
@@ -46,5 +58,48 @@ class Notes:
         finally:
             note.unlink(missing_ok=True)
 
+    @contextmanager
+    def running(self, job_id: int, attempt: int) -> Generator[None]:
+        """Mark the time in which this process runs a job."""
+        note = self._folder / f"job-{job_id}-{attempt}"
+        staging = self._folder / f".job-{job_id}-{attempt}"
+        staging.write_text(f"{os.getpid()} {start_of(os.getpid())}")
+        staging.replace(note)
+        try:
+            yield
+        finally:
+            note.unlink(missing_ok=True)
+
+    def running_jobs(self) -> list[RunningJob]:
+        """The jobs that processes of this worker run, or ran until they were killed."""
+        found: list[RunningJob] = []
+        for note in self._folder.glob("job-*-*"):
+            _, job_id, attempt = note.name.split("-")
+            try:
+                pid, _, start = note.read_text().partition(" ")
+            except FileNotFoundError:  # it ended in this moment
+                continue
+            is_alive = start_of(int(pid)) == start
+            found.append(RunningJob(int(job_id), int(attempt), is_alive, note))
+        return found
+
     def is_busy(self) -> bool:
         return any(self._folder.glob("busy-*"))
+
+
+def start_of(pid: int) -> str:
+    """When a process started, in the kernel's ticks: the same number may come again later.
+
+    "" for one that is gone or a zombie. Where there is no /proc, "0" for any that exists.
+    """
+    if not Path("/proc/self/stat").exists():
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            return ""
+        return "0"
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
+    return "" if fields[0] in ("Z", "X") else fields[19]

@@ -71,7 +71,8 @@ def run_next_jobs(job_id: int) -> None:
                     claimed.run_id,
                     claimed.attempt,
                 )
-                run_job(engine, settings, claimed, is_stopping)
+                with notes.running(claimed.job_id, claimed.attempt):
+                    run_job(engine, settings, claimed, is_stopping)
     finally:
         engine.dispose()
 

@@ -234,6 +234,69 @@ def test_two_signals_before_a_worker_is_given_up(engine: Engine, run_id: int) ->
         assert jobs.reap_expired(connection) == [job_id]  # long enough, whatever the worker says
 
 
+def test_a_job_whose_process_is_seen_is_kept_until_it_hangs(engine: Engine, run_id: int) -> None:
+    job_id = add_job(engine, run_id)
+    register(engine, "w")
+    assert claim(engine, "w") == job_id
+
+    def be_silent_for(lengths: float) -> list[int]:
+        """A lease is a twentieth of the server's uptime."""
+        statement = """
+            UPDATE jobs SET heartbeat_at = now() - :lengths * lease,
+                lease_expires_at = now() - (:lengths - 1) * lease
+            FROM (SELECT (now() - pg_postmaster_start_time()) / 20 AS lease) AS server
+            WHERE id = :id RETURNING id
+        """
+        rows(engine, statement, id=job_id, lengths=lengths)
+        with engine.begin() as connection:
+            return jobs.reap_expired(connection)
+
+    with engine.begin() as connection:
+        assert jobs.see_process(connection, job_id, 1)
+        assert not jobs.see_process(connection, job_id, 2)
+    assert be_silent_for(2.5) == []
+    assert be_silent_for(9.5) == []
+    assert be_silent_for(10.5) == [job_id]
+
+
+def test_an_attempt_that_never_sent_a_heartbeat_is_found(engine: Engine, run_id: int) -> None:
+    job_id = add_job(engine, run_id)
+    register(engine, "w")
+    assert claim(engine, "w") == job_id
+    statement = """
+        UPDATE jobs SET heartbeat_at = NULL, lease_expires_at = now() - interval '1 hour',
+            started_at = now() - interval '2 hours' WHERE id = :id RETURNING id
+    """
+    rows(engine, statement, id=job_id)
+    with engine.begin() as connection:
+        connection.execute(text("UPDATE workers SET lease_expires_at = now() - interval '1 s'"))
+        # the lease is of an hour, and the server is younger than that
+        assert jobs.reap_expired(connection) == []
+        connection.execute(
+            text(
+                "UPDATE jobs SET lease_expires_at = started_at + interval '1 microsecond' "
+                "WHERE state = 'running'"
+            )
+        )
+        assert jobs.reap_expired(connection) == [job_id]
+
+
+def test_an_attempt_that_no_job_runs_is_closed(engine: Engine, run_id: int) -> None:
+    job_id = add_job(engine, run_id)
+    register(engine, "w")
+    assert claim(engine, "w") == job_id
+    end(engine, job_id)
+    rows(
+        engine,
+        "UPDATE attempts SET state = 'running', reason = NULL, finished_at = NULL "
+        "WHERE job_id = :id RETURNING attempt",
+        id=job_id,
+    )
+    with engine.begin() as connection:
+        assert jobs.reap_expired(connection) == []
+    assert value(engine, "SELECT state FROM attempts WHERE job_id = :id", id=job_id) == "lost"
+
+
 def test_a_silent_worker_with_an_expired_job_is_given_up(engine: Engine, run_id: int) -> None:
     job_id = add_job(engine, run_id)
     register(engine, "w")

@@ -26,3 +26,18 @@ def close_attempt(
         ),
         {"job_id": job_id, "attempt": attempt, "state": state, "reason": reason},
     )
+
+
+def close_orphans(connection: Connection) -> int:
+    """Close attempts that no job runs any more, whoever left them open; returns how many."""
+    done = connection.execute(
+        text(
+            """
+            UPDATE attempts SET state = 'lost', reason = 'its job does not run it any more',
+                finished_at = clock_timestamp()
+            FROM jobs WHERE jobs.id = job_id AND attempts.state = 'running'
+                AND (jobs.state <> 'running' OR jobs.attempt <> attempts.attempt)
+            """
+        )
+    )
+    return done.rowcount

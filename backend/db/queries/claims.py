@@ -49,21 +49,28 @@ class ClaimedJob:
         return cast("dict[str, JsonValue]", self.payload.get("overrides") or {})
 
 
-EXPIRED = """
+MAX_SILENT_LEASES = 10
+_BEAT = "coalesce(jobs.heartbeat_at, jobs.started_at, jobs.queued_at)"
+_LEASE = f"(jobs.lease_expires_at - {_BEAT})"
+_SILENT_SINCE = f"greatest({_BEAT}, pg_postmaster_start_time())"
+EXPIRED = f"""
     jobs.state = 'running' AND jobs.lease_expires_at < clock_timestamp()
-    AND greatest(jobs.heartbeat_at, pg_postmaster_start_time())
-        + (jobs.lease_expires_at - jobs.heartbeat_at) < clock_timestamp()
+    AND {_SILENT_SINCE} + {_LEASE} < clock_timestamp()
     AND (
         EXISTS (
             SELECT FROM workers WHERE workers.id = jobs.worker_id
                 AND (workers.stopped_at IS NOT NULL OR workers.lease_expires_at < clock_timestamp())
         )
-        OR greatest(jobs.heartbeat_at, pg_postmaster_start_time())
-            + 2 * (jobs.lease_expires_at - jobs.heartbeat_at) < clock_timestamp()
+        OR {_SILENT_SINCE} + 2 * {_LEASE} < clock_timestamp()
+            AND coalesce(jobs.process_seen_at, '-infinity') + {_LEASE} < clock_timestamp()
+        OR {_SILENT_SINCE} + {MAX_SILENT_LEASES} * {_LEASE} < clock_timestamp()
     )
 """
-"""Two signals: the job's lease is over, and its worker is silent, too, or the job has been silent
-for two whole leases (its process died and left the worker's other processes alive)."""
+"""Two signals: the job's lease is over, and its worker is silent, too. A living worker keeps a job
+whose process it still sees, as a step of native code may hold up the lease; without that sign, the
+job is given up after two silent leases (its process died and left the worker's other processes
+alive), and with it after ten (it hangs). An attempt that never sent a heartbeat counts from its
+claim."""
 
 DEPENDENCIES_MET = """
     NOT EXISTS (

@@ -29,7 +29,7 @@ from typing import Literal, NamedTuple
 
 from sqlalchemy import Connection, text
 
-from backend.db.queries.attempts import close_attempt
+from backend.db.queries.attempts import close_attempt, close_orphans
 from backend.db.queries.claims import EXPIRED, LOST, ClaimedJob, claim, claimable_job_ids
 from backend.db.queries.dependencies import skip_dependents
 from backend.db.queries.events import add_event
@@ -47,6 +47,7 @@ __all__ = [
     "release",
     "request_stop",
     "retry",
+    "see_process",
     "stop_requests",
 ]
 
@@ -77,6 +78,21 @@ def heartbeat(connection: Connection, job_id: int, attempt: int, lease_s: float)
     if row is None:
         return Heartbeat(False, False)
     return Heartbeat(True, row.is_cancel_requested, row.is_kill_requested)
+
+
+def see_process(connection: Connection, job_id: int, attempt: int) -> bool:
+    """The worker's main process saw the process that holds the lease alive: the second signal.
+
+    False: this attempt does not own the job any more.
+    """
+    done = connection.execute(
+        text(
+            "UPDATE jobs SET process_seen_at = clock_timestamp() "
+            "WHERE id = :job_id AND attempt = :attempt AND state = 'running'"
+        ),
+        {"job_id": job_id, "attempt": attempt},
+    )
+    return done.rowcount == 1
 
 
 def stop_requests(connection: Connection, job_id: int) -> tuple[bool, bool]:
@@ -199,6 +215,7 @@ def reap_expired(connection: Connection) -> list[int]:
             attempt=row.attempt,
             worker_id=row.worker_id,
         )
+    close_orphans(connection)
     skip_dependents(connection)
     return [row.id for row in rows if row.state == "queued"]
 
