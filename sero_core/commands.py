@@ -25,7 +25,7 @@ from sero_core.checkpoint import (
     restore_optimizers,
 )
 from sero_core.cli import EXIT_DISK_FULL, EXIT_STOPPED, exclusive, stop_on_signal
-from sero_core.config import RunConfig, apply_override
+from sero_core.config import RunConfig, WebShopEnv, apply_override
 from sero_core.envs import generated_games, load_tasks
 from sero_core.envs.alfworld.cache import compile_directory
 from sero_core.envs.alfworld.generator import DIFFICULTIES, Difficulty, generate
@@ -179,7 +179,7 @@ def run_warmstart(config: RunConfig, recipe: tuple[str, ...], out: Path, *, say:
         raise SeroError(f"{out} is not empty; choose another --out folder")
     started = time.monotonic()
     games = [_warmstart_games(config, parsed, stage) for stage in range(len(parsed.stages))]
-    policy = warmstart(games, config.prompt, parsed, say)
+    policy = warmstart(games, config.prompt, parsed, say, config.env)
     save_policy(policy, out)
     say(f"trained in {time.monotonic() - started:.0f} s, saved to {out}")
     trainer = build_trainer(config, out)
@@ -190,11 +190,23 @@ def run_warmstart(config: RunConfig, recipe: tuple[str, ...], out: Path, *, say:
 
 
 def _warmstart_games(config: RunConfig, recipe: WarmstartConfig, stage: int) -> tuple[Task, ...]:
-    """Training games of a stage: other seeds than the run's own games, rooms of train only."""
+    """Training tasks of a stage: other seeds than the run's own, of the split train only (WebShop:
+    goals that can be reached).
+    """
+    wanted = recipe.stages[stage].num_games
+    if isinstance(config.env, WebShopEnv):
+        catalogue = config.env.catalogue.model_copy(
+            update={
+                "seed": config.env.catalogue.seed + 1_000 + stage,
+                "num_products": max(200, wanted),
+            }
+        )
+        changes = {"catalogue": catalogue, "data_root": "", "is_solvable_only": True}
+        return load_tasks(config.env.model_copy(update=changes), "train")[:wanted]
     games = config.env.games.model_copy(
         update={
             "seed": config.env.games.seed + 1_000 + stage,
-            "num_train": recipe.stages[stage].num_games,
+            "num_train": wanted,
             "num_valid_seen": 1,
             "num_valid_unseen": 1,
         }
@@ -255,6 +267,7 @@ def summary(record: IterationRecord, config: RunConfig) -> str:
         "sero/oracle_loss": "oracle loss {:.3f}",
         "eval/valid_seen": "seen {:.3f}",
         "eval/valid_unseen": "unseen {:.3f}",
+        "eval/test": "test {:.3f}",
         "time/iteration_s": "{:.1f} s",
     }
     parts += [text.format(metrics[key]) for key, text in shown.items() if key in metrics]

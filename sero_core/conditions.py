@@ -9,8 +9,9 @@ from sero_core.envs import env_version
 from sero_core.evaluate import Panel
 from sero_core.policy import Policy, parameters_hash
 from sero_core.prompts import PastStep, PromptBuilder
-from sero_core.sections import AlfworldEnv, PromptConfig, RolloutConfig, TransformersEngine
+from sero_core.sections import PromptConfig, RolloutConfig, TransformersEngine
 from sero_core.sections_evaluation import EvaluationConfig
+from sero_core.sections_webshop import EnvConfig
 from sero_core.types import EvalConditions, Observation
 
 MAX_PROBE_TOKENS = 131_072
@@ -20,7 +21,7 @@ def evaluation_conditions(
     panel: Panel,
     *,
     evaluation: EvaluationConfig,
-    env: AlfworldEnv,
+    env: EnvConfig,
     prompt: PromptConfig,
     engine: TransformersEngine,
     rollout: RolloutConfig,

@@ -11,10 +11,11 @@ import tomllib
 from pathlib import Path
 from typing import Annotated, Any, Self, cast
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, ValidationError, field_validator, model_validator
 
 from sero_core.credit import EstimatorConfig
 from sero_core.credit.grpo import GRPO
+from sero_core.oracles import ORACLE_ENVS
 from sero_core.protocol import Protocol, fill_defaults
 from sero_core.sections import (
     TASK_TYPES,
@@ -32,13 +33,16 @@ from sero_core.sections import (
 )
 from sero_core.sections_evaluation import EvaluationConfig
 from sero_core.sections_sero import Reachability, RootRule, SeroConfig
+from sero_core.sections_webshop import EnvConfig, GeneratedCatalogue, WebShopEnv
 from sero_core.types import SeroError
 
 __all__ = [
     "TASK_TYPES",
     "AlfworldEnv",
     "ConfigError",
+    "EnvConfig",
     "EvaluationConfig",
+    "GeneratedCatalogue",
     "GeneratedGames",
     "OptimizerConfig",
     "Part",
@@ -53,6 +57,7 @@ __all__ = [
     "SeroConfig",
     "TaskType",
     "TransformersEngine",
+    "WebShopEnv",
     "apply_override",
     "load_config",
     "parse_config",
@@ -78,7 +83,7 @@ class RunConfig(Part):
     num_iterations: int = Field(default=150, ge=1, le=100_000, description="Iterations to train")
     checkpoint_every: int = Field(default=5, ge=1, description="Iterations between checkpoints")
     keep_checkpoints: int = Field(default=2, ge=1, le=1000, description="Newest checkpoints kept")
-    env: AlfworldEnv = AlfworldEnv()
+    env: EnvConfig = AlfworldEnv()
     policy: PolicyConfig = PolicyConfig()
     prompt: PromptConfig = PromptConfig()
     engine: TransformersEngine = TransformersEngine()
@@ -97,6 +102,12 @@ class RunConfig(Part):
     def _fill(cls, data: object) -> object:
         return fill_defaults(cast("dict[str, object]", data)) if isinstance(data, dict) else data
 
+    @field_validator("env", mode="before")
+    @classmethod
+    def _name_env(cls, value: object) -> object:
+        """A section without a name is ALFWorld's, as in logs of version 0.1."""
+        return {"name": "alfworld", **value} if isinstance(value, dict) else value
+
     @model_validator(mode="after")
     def _check(self) -> Self:
         if self.rollout.group_size < self.estimator.min_group_size and self.sero is None:
@@ -104,11 +115,17 @@ class RunConfig(Part):
                 "rollout.group_size: a group of 1 has advantage 0 and there is no [sero] section, "
                 "so nothing would be learnt; allowed: 2 or more, or add [sero]"
             )
-        splits = self.env.evaluation_splits
+        splits = self.env.evaluation_splits + self.env.other_splits
         if unknown := sorted(set(self.evaluation.panels) - set(splits)):
             raise ValueError(
                 f"evaluation.panels: {self.env.name} has no split {', '.join(unknown)} to evaluate"
                 f"; allowed: {', '.join(splits)}"
+            )
+        if self.sero is not None and self.env.name not in self.sero.oracle.envs:
+            fitting = [name for name, envs in ORACLE_ENVS.items() if self.env.name in envs]
+            raise ValueError(
+                f"sero.oracle.name: {self.sero.oracle.name} does not play {self.env.name}; "
+                f"allowed: {', '.join(fitting)}"
             )
         thought = "template" if self.sero is None else self.sero.thought.name
         if thought != "template" and self.prompt.name == "terse":

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from sero_core.config import RunConfig, SeroConfig
+from sero_core.config import RunConfig
 from sero_core.envs import load_tasks, make_env
+from sero_core.oracles import default_oracle
 from sero_core.types import Observation, OracleError, Prefix, PrefixStep, SeroError, Snapshot
 
 HELP = (
@@ -26,7 +27,8 @@ def play_game(
         raise SeroError(f"game {index} of {split}: there are {len(tasks)} (0 to {len(tasks) - 1})")
     task = tasks[index]
     env = make_env(config.env)
-    oracle = (config.sero or SeroConfig()).oracle()
+    part = default_oracle(config.env.name) if config.sero is None else config.sero.oracle
+    oracle = part()
     observation = env.reset(task)
     history: list[tuple[Snapshot, PrefixStep]] = []
     say(f"{task.task_id}\n{HELP}\n\n{observation.text}")
@@ -60,8 +62,10 @@ def play_game(
 
 
 def _show(step: int, observation: Observation) -> str:
-    won = "  [won]" if observation.is_won else ""
-    return f"[{step}]{won} {observation.text}"
+    end = "  [won]" if observation.is_won else ""
+    if observation.is_terminated and observation.score is not None:
+        end += f"  [score {observation.score:.3f}]"
+    return f"[{step}]{end} {observation.text}"
 
 
 def _parse_step(command: str, count: int, say: Callable[[str], None]) -> int | None:

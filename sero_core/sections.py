@@ -46,8 +46,9 @@ RejectionRule = Literal[
 ]
 
 
-EvaluationSplit = Literal["valid_seen", "valid_unseen", "test"]
-"""Splits that environments keep for evaluation; `evaluation_splits` says which has which."""
+EvaluationSplit = Literal["valid_seen", "valid_unseen", "test", "eval"]
+"""Splits that environments keep for evaluation: `evaluation_splits` are those that protocols
+evaluate, `other_splits` can be named in `evaluation.panels`."""
 
 
 class Part(BaseModel):
@@ -72,6 +73,7 @@ class AlfworldEnv(Part):
     """ALFWorld text games: the official layout under `data_root`, or generated ones."""
 
     evaluation_splits: ClassVar[tuple[EvaluationSplit, ...]] = ("valid_seen", "valid_unseen")
+    other_splits: ClassVar[tuple[EvaluationSplit, ...]] = ()
 
     name: Literal["alfworld"] = "alfworld"
     engine: Literal["native", "reference"] = Field(

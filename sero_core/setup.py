@@ -70,7 +70,7 @@ def build_trainer(
     envs: VectorEnv = LocalEnvs(pool)
     if config.env.num_workers > 0:
         envs = WorkerEnvs(make, config.env.num_workers, config.env.worker_deadline_s)
-    builder = PromptBuilder(config.prompt, policy.tokenizer)
+    builder = PromptBuilder(config.prompt, policy.tokenizer, config.env.name)
     collector = Collector(engine, envs, builder, config.rollout, check_stop)
     brancher = None
     if config.sero is not None:
@@ -126,7 +126,7 @@ def _train_tasks(config: RunConfig) -> tuple[Task, ...]:
     if len(tasks) < config.rollout.num_tasks:
         raise SeroError(
             f"rollout.num_tasks is {config.rollout.num_tasks}, but the train split has only "
-            f"{len(tasks)} tasks of types {', '.join(config.env.task_types)}"
+            f"{len(tasks)} tasks"
         )
     return tasks
 

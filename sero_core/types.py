@@ -8,7 +8,7 @@ success rate or the denominator of the base RL loss.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Literal, Protocol, runtime_checkable
 
 BranchOutcome = Literal["won", "horizon", "dead_end", "budget", "oracle_error", "restore_mismatch"]
 """How a branch ended. `won`: the oracle reached the goal. `horizon`: cut on purpose after
@@ -140,6 +140,14 @@ class Oracle(Protocol):
     def act(self, observation: Observation) -> str:
         """The next action. Raises `DeadEnd` or `OracleError`, never returns an empty string."""
         ...
+
+
+@runtime_checkable
+class NotingOracle(Protocol):
+    """An oracle that says in a few words what its plan rests on; a branch keeps it as reason."""
+
+    @property
+    def note(self) -> str: ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,18 +22,21 @@ from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_token
 from torch.nn import functional
 from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
 
-from sero_core.envs.alfworld.env import AlfworldEnv as AlfworldGame
-from sero_core.oracles.explorer import ExplorerOracle
+from sero_core.envs import make_env
+from sero_core.envs.webshop.actions import OPEN_SEARCH, search
+from sero_core.oracles import default_oracle
 from sero_core.policy import Policy, make_policy
 from sero_core.prompts import (
     ACTION_CLOSE,
     ACTION_OPEN,
+    EnvName,
     PastStep,
     PromptBuilder,
     body_text,
     task_text,
 )
-from sero_core.sections import PromptConfig
+from sero_core.sections import AlfworldEnv, PromptConfig
+from sero_core.sections_webshop import EnvConfig
 from sero_core.seeds import derive_seed, derived_random
 from sero_core.types import Observation, Oracle, OracleError, Prefix, PrefixStep, Task
 
@@ -96,10 +99,13 @@ class Demonstration:
 
 
 def collect_demonstrations(
-    tasks: Sequence[Task], config: WarmstartConfig, stage: Stage
+    tasks: Sequence[Task],
+    config: WarmstartConfig,
+    stage: Stage,
+    played: EnvConfig = AlfworldEnv(),  # noqa: B008 - frozen
 ) -> list[Demonstration]:
     """One half-random episode per task. The oracle is started afresh at every step."""
-    env, oracle = AlfworldGame(), ExplorerOracle()()
+    env, oracle = make_env(played), default_oracle(played.name)()
     rows: list[Demonstration] = []
     for task in tasks:
         rng = derived_random(config.seed, "demonstration", task.task_id)
@@ -111,7 +117,9 @@ def collect_demonstrations(
             wanted = _oracle_action(oracle, Prefix(task, tuple(prefix), observation, env))
             if wanted is None:
                 break
-            executed = wanted if rng.random() >= stage.noise else _random_action(observation, rng)
+            executed = wanted
+            if rng.random() < stage.noise:
+                executed = _random_action(observation, rng, goal)
             label = wanted if stage.labels == "oracle" else executed
             rows.append(Demonstration(goal, tuple(past), observation, label))
             past.append(PastStep(observation.text, executed))
@@ -154,23 +162,24 @@ def warmstart(
     prompt: PromptConfig,
     config: WarmstartConfig,
     report: Callable[[str], None],
+    played: EnvConfig = AlfworldEnv(),  # noqa: B008 - frozen
 ) -> Policy:
     """Demonstrations, tokenizer, model, imitation. Returns the policy in memory.
 
-    `games[i]` are the games of `config.stages[i]`; the tokenizer comes from the first stage.
+    `games[i]` are the tasks of `config.stages[i]`; the tokenizer comes from the first stage.
     `report` gets one line every few seconds (step, loss, tokens per second).
     """
     torch.set_num_threads(config.num_threads)
-    rows = collect_demonstrations(games[0], config, config.stages[0])
-    tokenizer = train_tokenizer(_texts(rows, prompt), config.vocab_size)
+    rows = collect_demonstrations(games[0], config, config.stages[0], played)
+    tokenizer = train_tokenizer(_texts(rows, prompt, played.name), config.vocab_size)
     with torch.random.fork_rng():
         torch.manual_seed(derive_seed(config.seed, "init"))
         model = Qwen2ForCausalLM(_architecture(config, tokenizer))
     policy = make_policy(model, tokenizer)
-    imitate(policy, rows, prompt, config, report)
+    imitate(policy, rows, prompt, config, report, played.name)
     for tasks, stage in zip(games[1:], config.stages[1:], strict=True):
-        rows = collect_demonstrations(tasks, config, stage)
-        imitate(policy, rows, prompt, config, report)
+        rows = collect_demonstrations(tasks, config, stage, played)
+        imitate(policy, rows, prompt, config, report, played.name)
     return policy
 
 
@@ -180,9 +189,10 @@ def imitate(
     prompt: PromptConfig,
     config: WarmstartConfig,
     report: Callable[[str], None],
+    env: EnvName = "alfworld",
 ) -> None:
     """One stage: train the policy in place on these steps, with a schedule of its own."""
-    builder = PromptBuilder(prompt, policy.tokenizer)
+    builder = PromptBuilder(prompt, policy.tokenizer, env)
     encoded = [_encode(row, builder) for row in rows]
     lengths = [len(prompt_ids) + len(answer_ids) for prompt_ids, answer_ids in encoded]
     report(
@@ -202,17 +212,23 @@ def _oracle_action(oracle: Oracle, prefix: Prefix) -> str | None:
         return None
 
 
-def _random_action(observation: Observation, rng: random.Random) -> str:
-    return rng.choice([a for a in observation.admissible if not a.startswith(IDLE_ACTIONS)])
+def _random_action(observation: Observation, rng: random.Random, goal: str) -> str:
+    """Any admissible action that is not idle; a search for a few words of the goal in a row."""
+    action = rng.choice([a for a in observation.admissible if not a.startswith(IDLE_ACTIONS)])
+    if action != OPEN_SEARCH:
+        return action
+    words = goal.lower().split()
+    start = rng.randrange(len(words))
+    return search(" ".join(words[start : start + rng.randint(1, 4)]))
 
 
-def _texts(rows: Sequence[Demonstration], prompt: PromptConfig) -> Iterator[str]:
+def _texts(rows: Sequence[Demonstration], prompt: PromptConfig, env: EnvName) -> Iterator[str]:
     """Every tenth prompt's body and answer, without the chat template (the tokenizer is not
     born).
     """
     for row in rows[::10]:
         kept = min(prompt.history_length, len(row.past))
-        yield body_text(prompt.name, row.task, row.past, kept, row.observation)
+        yield body_text(prompt.name, row.task, row.past, kept, row.observation, env)
         yield f"user\nassistant\n{row.action}"
 
 

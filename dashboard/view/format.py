@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from backend.schemas import RunSummary
 
 _GOAL = re.compile(r"Your task is to: (.+?)\.?\s*$", re.MULTILINE)
+_WISH = re.compile(r"^WebShop(?: \[SEP\] |\n)Instruction: ?(?: ?\[SEP\] |\n)(.+?)(?: \[SEP\] |\n)")
 _TASK_TYPES = {
     "pick_and_place_simple": "Pick",
     "look_at_obj_in_light": "Look",
@@ -86,8 +87,10 @@ def byte_size(num_bytes: int) -> str:
 
 
 def goal(observation: str) -> str | None:
-    """The task sentence of an ALFWorld first observation; None where there is none."""
-    found = _GOAL.search(observation)
+    """The task sentence of a first observation: ALFWorld's task, WebShop's instruction; None where
+    there is none.
+    """
+    found = _WISH.search(observation) or _GOAL.search(observation)
     return None if found is None else found.group(1).strip()
 
 

@@ -14,6 +14,7 @@ from sero_core.types import (
     DeadEnd,
     Environment,
     Episode,
+    NotingOracle,
     Observation,
     Oracle,
     OracleError,
@@ -95,7 +96,7 @@ class Executor:
                 step, observation = self._step(root, steps, observation, env)
                 steps.append(step)
                 if observation.is_won:
-                    outcome, reason = "won", f"won after {len(steps)} oracle step(s)"
+                    outcome, reason = "won", f"won after {len(steps)} oracle step(s){self._note()}"
                     break
                 if observation.is_terminated:
                     raise DeadEnd(f"the task ended after {len(steps)} oracle step(s), not won")
@@ -122,6 +123,10 @@ class Executor:
         after = env.step(action)
         reward = self.success_reward if after.is_won else 0.0
         return ExecutedStep(observation, action, prompt, reward, state_hash), after
+
+    def _note(self) -> str:
+        noting = isinstance(self.oracle, NotingOracle) and self.oracle.note
+        return f"; {noting}" if noting else ""
 
     def _max_depth(self, root: Root) -> int:
         limit = min(self.max_oracle_steps, self.max_steps - root.index)

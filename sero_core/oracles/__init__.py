@@ -21,12 +21,25 @@ OracleConfig = Annotated[
     Field(discriminator="name"),
 ]
 """The union of all oracles, told apart by `name`."""
+ORACLE_ENVS: dict[str, tuple[str, ...]] = {
+    str(part.model_fields["name"].default): part.envs
+    for part in (PlannerOracle, ExplorerOracle, HandcodedOracle, LLMOracle, WebShopOracle)
+}
+"""The environments that each oracle plays."""
+
+
+def default_oracle(env: str) -> ExplorerOracle | WebShopOracle:
+    """The one that needs nothing installed and wins almost always."""
+    return WebShopOracle() if env == "webshop" else ExplorerOracle()
+
 
 __all__ = [
+    "ORACLE_ENVS",
     "ExplorerOracle",
     "HandcodedOracle",
     "LLMOracle",
     "OracleConfig",
     "PlannerOracle",
     "WebShopOracle",
+    "default_oracle",
 ]

@@ -9,6 +9,8 @@ from sero_core.envs.webshop.goals import Goal, GoalKind
 from sero_core.envs.webshop.reward import RewardVariant
 from sero_core.envs.webshop.shop import Shop
 
+ENGINE_VERSION: Final = 1
+"""Goes up with every change that can change an observation, a reward or a state."""
 Page = Literal["search", "results", "item", "sub", "done"]
 SubPage = Literal["description", "features", "reviews", "attributes"]
 SUB_PAGES: Final[tuple[SubPage, ...]] = ("description", "features", "reviews", "attributes")

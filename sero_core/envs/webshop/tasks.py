@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Final, cast
 
 from sero_core.envs.webshop.goals import GOAL_KINDS, Goal, GoalKind
@@ -10,6 +11,18 @@ from sero_core.envs.webshop.shop import Shop
 from sero_core.types import SeroError, Task
 
 _TASK_ID: Final = re.compile(r"webshop/[^/]+/([a-z]+)/(\d+)")
+
+
+def make_task(shop: Shop, goal: Goal, split: str, folder: Path) -> Task:
+    """A goal of the shop in a folder as a task; its hash is that of the shop's data."""
+    return Task(
+        task_id=f"webshop/{split}/{goal.kind}/{goal.index}",
+        env="webshop",
+        split=split,
+        task_type=shop.product(goal.product).category,
+        path=str(folder),
+        content_hash=shop.content_hash,
+    )
 
 
 def goal_of(shop: Shop, task: Task) -> Goal:

@@ -141,6 +141,11 @@ class TestFormat:
         text = "You are in a room.\n\nYour task is to: put a hot apple in fridge."
         assert format.goal(text) == "put a hot apple in fridge"
         assert format.goal("Nothing happens.") is None
+        for text in (
+            "WebShop [SEP] Instruction: [SEP] Get me a mug, red [SEP] Search",
+            "WebShop\nInstruction: \nGet me a mug, red\n[button] Search [button_]\n",
+        ):
+            assert format.goal(text) == "Get me a mug, red"
 
     def test_eta_is_the_average_pace(self) -> None:
         assert format.eta_s(run(), NOW) == pytest.approx(1800)

@@ -1,0 +1,54 @@
+"""What a config's WebShop section means on this machine: its shop, environment and tasks."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from pathlib import Path
+
+from sero_core.envs.webshop.env import WebShopEnv
+from sero_core.envs.webshop.shop import Shop
+from sero_core.envs.webshop.splits import SPLIT_NAMES, SplitName
+from sero_core.envs.webshop.state import Rules
+from sero_core.envs.webshop.tasks import make_task
+from sero_core.sections_webshop import WebShopEnv as WebShopConfig
+from sero_core.types import SeroError, Task
+
+
+@lru_cache(maxsize=4)
+def open_shop(folder: Path, content_hash: str) -> Shop:
+    """The shop in a folder, opened once per process. Errors: those of `Shop.open`."""
+    return Shop.open(folder, content_hash)
+
+
+def make_env(config: WebShopConfig) -> WebShopEnv:
+    """One reusable environment."""
+    return WebShopEnv(open_shop, rules(config))
+
+
+def rules(config: WebShopConfig) -> Rules:
+    return Rules(
+        reward=config.reward,
+        mode=config.observation,
+        show_attributes=config.show_attributes,
+        has_back_doors=config.has_back_doors,
+    )
+
+
+def list_tasks(config: WebShopConfig, folder: Path, split: str) -> tuple[Task, ...]:
+    """The goals of a split in their frozen order, as tasks; a task's type is its product's
+    category.
+
+    Errors: `SeroError` for an unknown split, `CatalogueError` for a folder that holds no shop.
+    """
+    chosen: SplitName | None = next((name for name in SPLIT_NAMES if name == split), None)
+    if chosen is None:
+        raise SeroError(f"WebShop has no split {split!r}; allowed: {', '.join(SPLIT_NAMES)}")
+    shop = Shop.open(folder)
+    goals = shop.goals(config.goals)
+    tasks: list[Task] = []
+    for index in shop.split(config.split, chosen, config.goals).tolist():
+        goal = goals[index]
+        solvable = goal.is_solvable if config.reward == "original" else goal.is_solvable_fixed
+        if split != "train" or solvable or not config.is_solvable_only:
+            tasks.append(make_task(shop, goal, split, folder))
+    return tuple(tasks)
