@@ -17,9 +17,21 @@ from fastapi import FastAPI
 from fastapi.routing import APIRoute
 
 from backend import errors, observe
+from backend.changes import Changes
 from backend.client import PREFIX
 from backend.db.engine import make_engine
-from backend.routes import compare, deletion, jobs, operation, records, runs, sweeps, tokens
+from backend.etag import ETags
+from backend.routes import (
+    compare,
+    deletion,
+    jobs,
+    operation,
+    records,
+    runs,
+    stream,
+    sweeps,
+    tokens,
+)
 from backend.routes.deps import Services
 from backend.schemas import ErrorResponse
 from backend.security.gate import Gate, Rules, origin_of
@@ -35,7 +47,11 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     engine = make_engine(chosen.database_url, pool_size=POOL_SIZE, name="sero-api")
     registry, request_metrics = observe.make_registry(engine)
     services = Services(
-        settings=chosen, engine=engine, wakeups=Wakeups(chosen.broker_url), registry=registry
+        settings=chosen,
+        engine=engine,
+        wakeups=Wakeups(chosen.broker_url),
+        registry=registry,
+        changes=Changes(chosen.database_url),
     )
 
     @asynccontextmanager
@@ -43,6 +59,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         # as many threads as connections, so that no request waits for one
         anyio.to_thread.current_default_thread_limiter().total_tokens = POOL_SIZE
         yield
+        await services.changes.close()
         services.engine.dispose()
         services.wakeups.close()
 
@@ -69,11 +86,12 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         max_body_bytes=chosen.max_body_bytes,
         max_import_bytes=chosen.max_import_bytes,
     )
+    app.add_middleware(ETags)
     app.add_middleware(Gate, engine=services.engine, rules=rules)
     app.add_middleware(observe.Observed, metrics=request_metrics)
     errors.install(app, chosen.allowed_hosts)
     app.include_router(observe.router)
-    for module in (runs, jobs, sweeps, deletion, compare, records, operation, tokens):
+    for module in (runs, jobs, sweeps, deletion, stream, compare, records, operation, tokens):
         app.include_router(module.router, prefix=PREFIX)
     return app
 

@@ -11,12 +11,13 @@ import re
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Annotated, cast
+from typing import Annotated, Any, cast
 
 from fastapi import Depends, Header, Path, Query, Request
 from prometheus_client import CollectorRegistry
 from sqlalchemy import Connection, Engine
 
+from backend.changes import Changes
 from backend.db.queries.quotas import Caller
 from backend.db.queries.runs import has_run
 from backend.errors import NotFound
@@ -33,6 +34,7 @@ class Services:
     engine: Engine
     wakeups: Wakeups
     registry: CollectorRegistry
+    changes: Changes
 
     @contextmanager
     def reading(self, run_id: int | None = None) -> Generator[Connection]:
@@ -79,6 +81,13 @@ RunId = Annotated[int, Path(ge=1, le=2**31 - 1)]
 Limit = Annotated[int, Query(ge=1, le=500, description="Entries per page")]
 Cursor = Annotated[str | None, Query(max_length=500, description="`next_cursor` of the last page")]
 OptionalIteration = Annotated[int | None, Query(ge=0, le=2**31 - 1)]
+
+
+ERRORS_AS_JSON: dict[str, Any] = {
+    "description": "Error",
+    "content": {"application/json": {"schema": {"$ref": "#/components/schemas/ErrorResponse"}}},
+}
+"""For routes whose success is not JSON."""
 
 
 def split_permalink(value: str, noun: str) -> tuple[int, str]:

@@ -79,6 +79,10 @@ from backend.schemas.runs import (
     SubmitRequest,
     ValidationResponse,
 )
+from backend.schemas.stream import (
+    StreamMessage,
+    StreamMetrics,
+)
 from backend.schemas.sweeps import (
     MAX_RUNS,
     PlannedRun,
@@ -166,6 +170,8 @@ __all__ = [
     "RunSummary",
     "Schema",
     "StepInfo",
+    "StreamMessage",
+    "StreamMetrics",
     "SubmitRequest",
     "SweepDetail",
     "SweepInfo",

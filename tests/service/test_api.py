@@ -290,7 +290,7 @@ def test_compare_lists_only_what_differs(client: SeroClient, engine: Engine) -> 
 
 
 def test_openapi_is_complete(api_url: str) -> None:
-    document = httpx.get(f"{api_url}/api/v1/openapi.json").json()
+    document = httpx.get(f"{api_url}/api/v1/openapi.json", timeout=60).json()
     operations = [
         (path, operation)
         for path, methods in document["paths"].items()

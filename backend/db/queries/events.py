@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sqlalchemy import Connection, insert, select
+from sqlalchemy import Connection, insert, literal_column, select
 
 from backend.db.models import Event
 from backend.schemas import EventInfo, EventsResponse
@@ -36,11 +36,17 @@ def add_event(
     )
 
 
+IS_SETTLED = Event.transaction_id < literal_column(
+    "(pg_snapshot_xmin(pg_current_snapshot())::text)::bigint"
+)
+"""No transaction that began before is still open: none can commit a smaller id any more."""
+
+
 def list_events(connection: Connection, run_id: int, since: int, limit: int) -> EventsResponse:
     """Events of a run after id `since`, oldest first."""
     rows = connection.execute(
         select(*Event.__table__.columns)
-        .where(Event.run_id == run_id, Event.id > since)
+        .where(Event.run_id == run_id, Event.id > since, IS_SETTLED)
         .order_by(Event.id)
         .limit(limit)
     ).all()
