@@ -160,16 +160,18 @@ def list_runs(limit: Annotated[int, typer.Option(min=1, max=200)] = 20) -> None:
 
     from backend.client import SeroClient
 
-    table = Table("run", "name", "status", "iteration", "success", "seen", "unseen", "branches")
+    table = Table(
+        "run", "name", "status", "iteration", "success", "seen", "unseen", "test", "branches"
+    )
     with _clear_errors(), SeroClient(Settings.from_env().api_url) as client:
         for run in client.runs(limit=limit).items:
-            rates = (run.success, run.eval_valid_seen, run.eval_valid_unseen)
+            evaluated = (run.eval_valid_seen, run.eval_valid_unseen, run.eval_test)
             table.add_row(
                 str(run.id),
                 run.name,
                 run.status,
                 f"{run.iteration or 0}/{run.num_iterations}",
-                *("–" if rate is None else f"{rate:.1%}" for rate in rates),
+                *("–" if rate is None else f"{rate:.1%}" for rate in (run.success, *evaluated)),
                 str(run.num_branches),
             )
     Console().print(table)

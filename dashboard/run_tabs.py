@@ -63,8 +63,11 @@ def status(run: RunDetail, as_of: datetime) -> None:
     columns = st.columns(6)
     columns[0].metric("iteration", format.progress(run))
     columns[1].metric("rollout success", format.percent(run.success))
-    columns[2].metric("seen", format.percent(run.eval_valid_seen), help="Newest evaluation")
-    columns[3].metric("unseen", format.percent(run.eval_valid_unseen), help="Newest evaluation")
+    panels = {"seen": run.eval_valid_seen, "unseen": run.eval_valid_unseen}
+    if run.env == "webshop":
+        panels = {"test": run.eval_test, "best test": run.best_eval_test}
+    for column, (name, rate) in zip(columns[2:4], panels.items(), strict=True):
+        column.metric(name, format.percent(rate), help="Success at evaluation")
     columns[4].metric(
         "effective depth",
         format.number(run.effective_depth),

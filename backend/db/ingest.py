@@ -203,11 +203,11 @@ _SUMMARY = text(
     UPDATE runs SET iteration = :iteration,
         {", ".join(f"{column} = {_latest(column)}" for column in r.SUMMARY_KEYS)},
         best_success = seen.success, best_eval_valid_seen = seen.eval_valid_seen,
-        best_eval_valid_unseen = seen.eval_valid_unseen,
+        best_eval_valid_unseen = seen.eval_valid_unseen, best_eval_test = seen.eval_test,
         num_branches = seen.num_branches, num_episodes = seen.num_episodes
     FROM (
         SELECT max(success) AS success, max(eval_valid_seen) AS eval_valid_seen,
-            max(eval_valid_unseen) AS eval_valid_unseen,
+            max(eval_valid_unseen) AS eval_valid_unseen, max(eval_test) AS eval_test,
             sum(num_branches) AS num_branches, sum(num_episodes) AS num_episodes
         FROM iterations WHERE run_id = :run_id AND job_id = :job_id
     ) AS seen

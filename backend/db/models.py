@@ -106,8 +106,10 @@ class Run(Base):
     num_episodes: Mapped[int] = mapped_column(server_default=text("0"))
     eval_valid_seen: Mapped[float | None]
     eval_valid_unseen: Mapped[float | None]
+    eval_test: Mapped[float | None]
     best_eval_valid_seen: Mapped[float | None]
     best_eval_valid_unseen: Mapped[float | None]
+    best_eval_test: Mapped[float | None]
 
 
 class Worker(Base):

@@ -91,6 +91,7 @@ class Iteration(Base):
     effective_depth: Mapped[float | None]
     eval_valid_seen: Mapped[float | None]
     eval_valid_unseen: Mapped[float | None]
+    eval_test: Mapped[float | None]
 
 
 class Metric(Base):

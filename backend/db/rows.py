@@ -31,6 +31,7 @@ SUMMARY_KEYS = {
     "effective_depth": "sero/effective_depth",
     "eval_valid_seen": "eval/valid_seen",
     "eval_valid_unseen": "eval/valid_unseen",
+    "eval_test": "eval/test",
 }
 """Summary column of `iterations` -> metric key."""
 

@@ -110,8 +110,10 @@ class RunSummary(Schema):
     num_episodes: int
     eval_valid_seen: Number
     eval_valid_unseen: Number
+    eval_test: Number
     best_eval_valid_seen: Number
     best_eval_valid_unseen: Number
+    best_eval_test: Number
 
 
 class RunPage(Page[RunSummary]):

@@ -13,6 +13,8 @@ CHARTS = {
     "rollout/success": ("Success of training rollouts", True),
     "eval/valid_seen": ("Evaluation, seen", True),
     "eval/valid_unseen": ("Evaluation, unseen", True),
+    "eval/test": ("Evaluation, test", True),
+    "rollout/score_mean": ("Task score of training rollouts", True),
     "sero/effective_depth": ("Effective depth", False),
     "train/loss": ("Policy loss", False),
     "rollout/steps": ("Steps per episode", False),
@@ -130,6 +132,7 @@ st.dataframe(
         "best success": ui.rate_column("best", "Best success of the training rollouts"),
         "seen": ui.rate_column("seen", "Newest evaluation"),
         "unseen": ui.rate_column("unseen", "Newest evaluation"),
+        "test": ui.rate_column("test", "Newest evaluation"),
         "depth": ui.depth_column(),
     },
 )

@@ -74,6 +74,7 @@ def live_table() -> None:
             "success": ui.rate_column("success", "Success of the training rollouts, newest"),
             "seen": ui.rate_column("seen", "Success on the seen panel, newest"),
             "unseen": ui.rate_column("unseen", "Success on the unseen panel, newest"),
+            "test": ui.rate_column("test", "Success on WebShop's test panel, newest"),
             "depth": ui.depth_column(),
             "heartbeat": st.column_config.TextColumn(
                 "heartbeat", help="Last sign of life of the run's worker", width=96

@@ -12,7 +12,7 @@ import pandas as pd
 
 from backend.schemas import DepthMapResponse, EvaluationInfo
 
-PANELS = {"valid_seen": "seen", "valid_unseen": "unseen"}
+PANELS = {"valid_seen": "seen", "valid_unseen": "unseen", "test": "test", "eval": "eval"}
 RATE = ".0%"
 
 

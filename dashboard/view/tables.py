@@ -25,7 +25,7 @@ BUSY = ("running", "stopping")
 
 def runs(items: Sequence[RunSummary], now: datetime) -> pd.DataFrame:
     """The run table, newest first as given."""
-    return pd.DataFrame(
+    frame = pd.DataFrame(
         {
             "run": f"#{run.id}",
             "name": run.name,
@@ -35,6 +35,7 @@ def runs(items: Sequence[RunSummary], now: datetime) -> pd.DataFrame:
             "success": _percent(run.success),
             "seen": _percent(run.eval_valid_seen),
             "unseen": _percent(run.eval_valid_unseen),
+            "test": _percent(run.eval_test),
             "depth": run.effective_depth,
             "heartbeat": format.age(run.heartbeat_at, now) if run.status in BUSY else None,
             "method": run.method,
@@ -44,6 +45,7 @@ def runs(items: Sequence[RunSummary], now: datetime) -> pd.DataFrame:
         }
         for run in items
     )
+    return frame.drop(columns=_other_panels(items), errors="ignore")
 
 
 def branches(items: Sequence[BranchSummary]) -> pd.DataFrame:
@@ -190,7 +192,7 @@ def _cell(value: object) -> str:
 
 
 def compared_runs(items: Sequence[RunSummary]) -> pd.DataFrame:
-    return pd.DataFrame(
+    frame = pd.DataFrame(
         {
             "run": format.run_label(run),
             "status": badges.state(run.status).cell,
@@ -200,10 +202,20 @@ def compared_runs(items: Sequence[RunSummary]) -> pd.DataFrame:
             "best success": _percent(run.best_success),
             "seen": _percent(run.eval_valid_seen),
             "unseen": _percent(run.eval_valid_unseen),
+            "test": _percent(run.eval_test),
             "depth": run.effective_depth,
         }
         for run in items
     )
+    return frame.drop(columns=_other_panels(items), errors="ignore")
+
+
+def _other_panels(items: Sequence[RunSummary]) -> list[str]:
+    """Columns of panels that none of the environments of these runs has."""
+    shown = {run.env for run in items}
+    if "webshop" not in shown:
+        return ["test"]
+    return [] if len(shown) > 1 else ["seen", "unseen"]
 
 
 def jobs(items: Sequence[JobInfo], now: datetime) -> pd.DataFrame:

@@ -295,6 +295,7 @@ def test_the_summary_of_the_run_follows_the_training_job_only(
     engine: Engine, claimed: jobs.ClaimedJob
 ) -> None:
     payloads = [record(i) for i in range(3)] + [to_payload(iteration_record(3))]
+    payloads[0].metrics["eval/test"], payloads[1].metrics["eval/test"] = 0.75, 0.5
     for payload in payloads:
         store(engine, claimed, payload)
     with engine.begin() as connection:
@@ -304,7 +305,7 @@ def test_the_summary_of_the_run_follows_the_training_job_only(
     found = rows(
         engine,
         "SELECT iteration, success, best_success, effective_depth, num_branches, num_episodes, "
-        "eval_valid_seen, best_eval_valid_seen FROM runs",
+        "eval_valid_seen, best_eval_valid_seen, eval_test, best_eval_test FROM runs",
     )
     successes = [p.metrics["rollout/success"] for p in payloads]
     evals = [p.metrics["eval/valid_seen"] for p in payloads[:3]]
@@ -318,6 +319,8 @@ def test_the_summary_of_the_run_follows_the_training_job_only(
             sum(len(p.episodes) for p in payloads),
             evals[-1],
             max(evals),
+            0.5,
+            0.75,
         )
     ]
 

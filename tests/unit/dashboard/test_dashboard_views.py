@@ -57,6 +57,8 @@ def run(**changes: object) -> RunSummary:
         "eval_valid_unseen": None,
         "best_eval_valid_seen": 0.2,
         "best_eval_valid_unseen": None,
+        "eval_test": None,
+        "best_eval_test": None,
     }
     return RunSummary.model_validate(values | changes)
 
@@ -266,6 +268,17 @@ class TestTables:
         assert row["iteration"] == "10 / 40"
         assert row["progress"] == 0.25
         assert row["heartbeat"] == "4 s ago"
+
+    def test_runs_show_the_panels_of_their_environments(self) -> None:
+        shop = run(env="webshop", eval_test=0.4, eval_valid_seen=None)
+        for items, shown in (
+            ([run()], {"seen", "unseen"}),
+            ([shop], {"test"}),
+            ([run(), shop], {"seen", "unseen", "test"}),
+        ):
+            for table in (tables.runs(items, NOW), tables.compared_runs(items)):
+                assert {"seen", "unseen", "test"} & set(table) == shown
+        assert list(tables.runs([shop], NOW)["test"]) == [0.4]
 
     def test_newest_evaluation_by_task_type_with_counts(self) -> None:
         items = [evaluation("valid_seen", 0, 0.1), evaluation("valid_seen", 5, 0.5)]
