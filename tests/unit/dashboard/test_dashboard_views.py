@@ -278,7 +278,7 @@ class TestTables:
         ):
             for table in (tables.runs(items, NOW), tables.compared_runs(items)):
                 assert {"seen", "unseen", "test"} & set(table) == shown
-        assert list(tables.runs([shop], NOW)["test"]) == [0.4]
+        assert list(tables.runs([shop], NOW)["test"]) == [40.0]
 
     def test_newest_evaluation_by_task_type_with_counts(self) -> None:
         items = [evaluation("valid_seen", 0, 0.1), evaluation("valid_seen", 5, 0.5)]
