@@ -2,9 +2,12 @@
 
     python scripts/make_demonstrations.py [OUT]
 
-Examples are episodes of our own unprivileged oracles on training tasks of our own generators, with
-thoughts from the templates below. Their seed is no run's: no example is a task that any config
-trains or evaluates on. The same code writes the same bytes on every machine.
+Examples are episodes of our own oracles on training tasks of our own generators, with thoughts from
+the templates below. ALFWorld's oracle is unprivileged; WebShop's knows the product, so only goals
+count that it finds with the instruction's own words.
+
+Their seed is no run's: no example is a task that any config trains or evaluates on. The same code
+writes the same bytes on every machine.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ from pathlib import Path
 from statistics import median_low
 
 from sero_core.baselines.demonstrations import (
+    ANY_TYPE,
     FOLDER,
     Demonstration,
     DemonstrationFile,
@@ -26,13 +30,20 @@ from sero_core.envs.alfworld.env import AlfworldEnv
 from sero_core.envs.alfworld.generator import generate
 from sero_core.envs.alfworld.plan import LIGHT, TWO, Goal
 from sero_core.envs.alfworld.tasks import TASK_TYPES, list_tasks
+from sero_core.envs.webshop import source
+from sero_core.envs.webshop.generated import make_shop
+from sero_core.envs.webshop.products import Product
 from sero_core.oracles.explorer import ExplorerOracle
 from sero_core.oracles.goal import goal_from_file
+from sero_core.oracles.webshop import Shopper, make_plan
 from sero_core.prompts import task_text
+from sero_core.sections_webshop import WebShopEnv as WebShopConfig
 from sero_core.types import Environment, Observation, Oracle, Prefix, Task
 
 SEED = 910_401
 GAMES_PER_TYPE = 12
+NUM_PRODUCTS = 300
+NUM_GOALS = 40
 PER_TYPE = 2
 MAX_STEPS = 50
 CHANGES = {"clean": "clean", "heat": "heat", "cool": "cool"}
@@ -41,6 +52,7 @@ CHANGES = {"clean": "clean", "heat": "heat", "cool": "cool"}
 def main(out: Path) -> None:
     out.mkdir(parents=True, exist_ok=True)
     write(out, "alfworld", alfworld())
+    write(out, "webshop", webshop())
 
 
 def write(out: Path, env: str, demonstrations: Sequence[Demonstration]) -> None:
@@ -64,6 +76,23 @@ def alfworld() -> list[Demonstration]:
             mine = [task for task in tasks if task.task_type == task_type]
             chosen += typical([demonstrate(task) for task in mine])
     return chosen
+
+
+def webshop() -> list[Demonstration]:
+    """Two purchases of typical length whose query is made of the instruction's words."""
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder) / "shop"
+        make_shop(root, NUM_PRODUCTS, SEED)
+        config = WebShopConfig(data_root=str(root), is_solvable_only=True)
+        env, oracle = source.make_env(config), Shopper()
+        made: list[Demonstration] = []
+        for task in source.list_tasks(config, root, "train")[:NUM_GOALS]:
+            env.reset(task)
+            plan = make_plan(env.errand)
+            if plan.query.source == "instruction":
+                shopping = Shopping(env.errand.shop.product(plan.product), plan.query.text)
+                made.append(play(env, oracle, task, shopping.think))
+    return [item.model_copy(update={"task_type": ANY_TYPE}) for item in typical(made)]
 
 
 def demonstrate(task: Task) -> Demonstration:
@@ -177,6 +206,29 @@ class Thinker:
         if self.num_steps == 1:
             return f"It may be at the {place}, so I look there first."
         return f"I see no {self.goal.target} to take here. Next I look at the {place}."
+
+
+class Shopping:
+    """Short thoughts for WebShop actions, from what the pages show."""
+
+    def __init__(self, product: Product, query: str) -> None:
+        self.product = product
+        self.query = query
+
+    def think(self, observation: Observation, action: str) -> str:
+        verb, _, rest = action.partition("[")
+        clicked = rest.removesuffix("]")
+        if verb == "search":
+            return f"I look for what is asked with its own words: {self.query}."
+        if clicked == self.product.asin.lower():
+            return f"{self.product.title} at {self.product.price_tag} fits. I open it."
+        if clicked == "next >":
+            return "Nothing on this page fits. I turn to the next one."
+        if clicked == "buy now":
+            return "All that is asked for is chosen and the price fits. I buy it."
+        if "click[buy now]" in observation.admissible:
+            return f"The instruction asks for {clicked}. I choose it."
+        raise RuntimeError(f"no thought for action {action!r}")
 
 
 def _a(kind: str) -> str:

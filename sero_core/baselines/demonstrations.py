@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict
 from sero_core.prompts import ACTION_CLOSE, ACTION_OPEN, EnvName, shown, terse_observation
 from sero_core.types import SeroError, Task
 
+ANY_TYPE = "any"
 FOLDER = Path(__file__).parent / "data"
 
 
@@ -59,12 +60,12 @@ def load_demonstrations(env: str) -> DemonstrationFile:
 
 
 def demonstrations_for(task: Task, count: int) -> tuple[Demonstration, ...]:
-    """The first `count` examples of the task's type; of all where the file knows no such type.
+    """The first `count` examples of the task's type, or of any (`ANY_TYPE`, in WebShop).
 
     Errors: `SeroError` when there are fewer.
     """
     every = load_demonstrations(task.env).demonstrations
-    chosen = [item for item in every if item.task_type == task.task_type] or list(every)
+    chosen = [item for item in every if item.task_type in (task.task_type, ANY_TYPE)]
     if len(chosen) < count:
         raise SeroError(
             f"baseline needs {count} demonstrations of type {task.task_type}, "

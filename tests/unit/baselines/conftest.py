@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -12,10 +13,13 @@ from sero_core.envs.alfworld.env import AlfworldEnv
 from sero_core.envs.alfworld.generator import generate
 from sero_core.envs.alfworld.tasks import list_tasks
 from sero_core.envs.vector import EnvPool, LocalEnvs
+from sero_core.envs.webshop import source
+from sero_core.envs.webshop.generated import make_shop
 from sero_core.oracles.planner import PlannerOracle
 from sero_core.policy import DEMO_POLICY, load_tokenizer
 from sero_core.prompts import PromptBuilder, task_text
 from sero_core.sections import PromptConfig, RolloutConfig
+from sero_core.sections_webshop import WebShopEnv as WebShopConfig
 from sero_core.types import Prefix, Task
 from tests.support.scripted import ScriptedEngine
 
@@ -57,6 +61,30 @@ def make_collector() -> MakeCollector:
         envs = LocalEnvs(EnvPool(AlfworldEnv))
         rollout = RolloutConfig(max_steps=12)
         return Collector(engine, envs, PromptBuilder(prompt, tokenizer), rollout), engine
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def shop(tmp_path_factory: pytest.TempPathFactory) -> WebShopConfig:
+    root = tmp_path_factory.mktemp("shops") / "generated"
+    make_shop(root, num_products=60, seed=2)
+    return WebShopConfig(data_root=str(root))
+
+
+@pytest.fixture(scope="session")
+def goals(shop: WebShopConfig) -> tuple[Task, ...]:
+    return source.list_tasks(shop, Path(shop.data_root), "test")[:2]
+
+
+@pytest.fixture
+def make_shopper(shop: WebShopConfig) -> MakeCollector:
+    def make(answer: Callable[[str, int], str]) -> tuple[Collector, ScriptedEngine]:
+        tokenizer = load_tokenizer(DEMO_POLICY)
+        engine = ScriptedEngine(tokenizer, answer)
+        builder = PromptBuilder(PromptConfig(), tokenizer, "webshop")
+        envs = LocalEnvs(EnvPool(lambda: source.make_env(shop)))
+        return Collector(engine, envs, builder, RolloutConfig(max_steps=3)), engine
 
     return make
 

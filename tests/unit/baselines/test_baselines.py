@@ -190,3 +190,29 @@ def test_lessons_are_one_line_without_tags(answer: str, lesson: str) -> None:
 def test_an_environment_without_examples_is_named(tasks: tuple[Task, ...]) -> None:
     with pytest.raises(SeroError, match="chess"):
         demonstrations_for(replace(tasks[0], env="chess"), 1)
+
+
+def test_on_webshop_examples_and_reflections_show_pages_as_prompts_do(
+    goals: tuple[Task, ...], make_shopper: MakeCollector
+) -> None:
+    lesson = "Buy sooner."
+    collector, engine = make_shopper(
+        lambda prompt, seed: (
+            lesson if "Write one lesson" in prompt else "<action>search[x]</action>"
+        )
+    )
+    episodes = Reflexion(num_trials=2)(collector).play(goals, sampling=SAMPLING, seed=1, prefix="e")
+    assert [(e.is_won, e.score) for e in episodes if e] == [(False, 0.0)] * len(goals)
+    role = "You are an expert autonomous agent operating in the WebShop"
+    for prompt in engine.prompts:
+        if "Write one lesson" in prompt:
+            assert "'Back to Search' [SEP] 'Page 1 (" in prompt
+            assert "Action 3: 'search[x]'" in prompt
+            assert "Instruction:" not in prompt
+        else:
+            examples, _, own = prompt.partition(role)
+            assert examples.count("'Back to Search' [SEP] 'Page 1 (") == 1
+            assert "Instruction:" not in prompt
+            assert "The task is done." in examples
+            assert "Your admissible actions" in own
+    assert sum(f"- {lesson}" in prompt for prompt in engine.prompts) == 3 * len(goals)
