@@ -24,6 +24,8 @@ from sero_core.envs.webshop.word_break import words
 
 K1: Final = np.float32(0.9)
 B: Final = np.float32(0.4)
+BLOCK: Final = 64
+"""Scores that are looked at together when the best are sought."""
 MAX_QUERY_TERMS: Final = 1024
 """Lucene's limit on the different terms of a query."""
 
@@ -65,12 +67,7 @@ class Bm25Index:
         if not known:
             return np.empty(0, np.int64), np.empty(0, np.float32)
         scores = self._scores(known)
-        num_found = int(np.count_nonzero(scores))
-        if num_found > num_hits:
-            cut = len(scores) - num_hits
-            candidates = np.flatnonzero(scores >= np.partition(scores, cut)[cut])
-        else:
-            candidates = np.flatnonzero(scores)
+        candidates = _best(scores, num_hits)
         order = np.lexsort((self.postings.ranks[candidates], -scores[candidates]))[:num_hits]
         best = candidates[order]
         return best, scores[best]
@@ -113,6 +110,22 @@ class Bm25Index:
         gains = weight - weight / saturation
         totals = np.bincount(documents, weights=gains, minlength=len(postings.ranks))
         return totals.astype(np.float32)
+
+
+def _best(scores: NDArray[np.float32], number: int) -> NDArray[np.int64]:
+    """Where the `number` highest positive scores are, with all that tie with the lowest of them."""
+    bound = np.nextafter(np.float32(0), np.float32(1))
+    num_blocks = len(scores) // BLOCK
+    if num_blocks > number:
+        # so many blocks have a score as high as this, so the bound cannot be lower
+        highest = scores[: num_blocks * BLOCK].reshape(num_blocks, BLOCK).max(axis=1)
+        bound = max(bound, np.partition(highest, num_blocks - number)[num_blocks - number])
+    places = np.flatnonzero(scores >= bound)
+    if len(places) <= number:
+        return places
+    found = scores[places]
+    cut = len(found) - number
+    return places[found >= np.partition(found, cut)[cut]]
 
 
 def idf(num_documents: int, num_with_terms: int) -> np.float32:

@@ -7,16 +7,12 @@ skipped, what a price text means, how option values are spelled. Unknown keys ar
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
-from typing import Final, TypeVar
-
-from pydantic import BaseModel, ConfigDict, ValidationError
+from typing import Final, cast
 
 from sero_core.types import SeroError
-
-T = TypeVar("T", bound=BaseModel)
 
 MAX_ASIN_LENGTH: Final = 10
 NO_ATTRIBUTE: Final = "DUMMY_ATTR"
@@ -69,42 +65,6 @@ class Entry:
     human: tuple[Instruction, ...]
 
 
-class _OptionValue(BaseModel):
-    value: str
-
-
-class RawItem(BaseModel):
-    """A row of `items_shuffle*.json`, the keys that are read."""
-
-    model_config = ConfigDict(frozen=True)
-
-    asin: str
-    name: str
-    full_description: str
-    small_description: list[str] | str
-    pricing: str | None = None
-    product_category: str
-    category: str
-    query: str
-    customization_options: dict[str, list[_OptionValue] | None] | str | None
-
-
-class RawAttributes(BaseModel):
-    """A value of `items_ins_v2*.json`."""
-
-    attributes: list[str] | None = None
-    instruction: str | None = None
-    instruction_attributes: list[str] | None = None
-
-
-class RawHuman(BaseModel):
-    """An entry of a value of `items_human_ins.json`."""
-
-    instruction: str
-    instruction_attributes: list[str]
-    instruction_options: list[str]
-
-
 Lookup = Callable[[str], object | None]
 """What a file says of an asin, None where it does not hold it."""
 
@@ -118,31 +78,31 @@ def read_rows(
     Errors: `CatalogueError` naming the row for a row the original would crash on.
     """
     for number, row in rows:
-        item = _validated(RawItem, row, f"row {number}")
-        if item.asin == "nan" or len(item.asin) > MAX_ASIN_LENGTH or item.asin in seen:
+        fields = _Fields(row, f"row {number}")
+        asin = fields.text("asin")
+        if asin == "nan" or len(asin) > MAX_ASIN_LENGTH or asin in seen:
             continue
-        seen.add(item.asin)
-        yield read_entry(item, attributes(item.asin), human(item.asin))
+        seen.add(asin)
+        yield read_entry(row, attributes(asin), human(asin))
 
 
-def read_entry(item: RawItem, attributes: object | None, human: object | None) -> Entry:
-    """One row with its values of the other files (None where they do not hold the asin)."""
-    where = f"product {item.asin}"
-    known = None if attributes is None else _validated(RawAttributes, attributes, where)
-    if human is not None and not isinstance(human, Sequence):
-        raise CatalogueError(f"{where}: human instructions must be a list, got {type(human)}")
-    wishes = tuple(_validated(RawHuman, entry, where) for entry in human or ())
+def read_entry(row: object, attributes: object | None, human: object | None) -> Entry:
+    """One row with its values of the other files (None where they do not hold the asin).
+
+    Errors: `CatalogueError` naming the product and the key.
+    """
+    fields = _Fields(row, "row")
+    where = f"product {fields.text('asin')}"
+    fields = _Fields(row, where)
+    known = None if attributes is None else _Fields(attributes, f"{where}, attributes")
+    wishes = () if human is None else _items(human, f"{where}: human instructions")
     return Entry(
-        _product(item, known),
-        _synthetic(known, where),
+        _product(fields, known),
+        None if known is None else _synthetic(known),
         tuple(
-            Instruction(
-                wish.instruction.strip("."),
-                tuple(wish.instruction_attributes),
-                tuple(wish.instruction_options),
-            )
-            for wish in wishes
-            if wish.instruction_attributes
+            _human(wish)
+            for wish in (_Fields(entry, f"{where}, human instruction") for entry in wishes)
+            if wish.texts("instruction_attributes")
         ),
     )
 
@@ -176,55 +136,86 @@ def index_text(product: Product) -> str:
     return " ".join((product.title, product.description, first, options)).lower()
 
 
-def _product(item: RawItem, known: RawAttributes | None) -> Product:
-    pricing, price_tag = parse_pricing(item.pricing, f"product {item.asin}")
-    points = item.small_description
-    has_attributes = known is not None and known.attributes is not None
+class _Fields:
+    """A JSON object whose members are checked as they are read."""
+
+    def __init__(self, value: object, where: str) -> None:
+        if not isinstance(value, dict):
+            raise CatalogueError(f"{where}: expected an object, got {value!r:.80}")
+        self.values = cast(dict[str, object], value)
+        self.where = where
+
+    def text(self, key: str) -> str:
+        value = self.values.get(key)
+        if not isinstance(value, str):
+            got = f"{value!r:.80}" if key in self.values else "nothing"
+            raise CatalogueError(f"{self.where}: {key} must be a text, got {got}")
+        return value
+
+    def texts(self, key: str) -> tuple[str, ...]:
+        values = _items(self.values.get(key), f"{self.where}: {key}")
+        wrong = next((value for value in values if not isinstance(value, str)), None)
+        if wrong is not None:
+            raise CatalogueError(f"{self.where}: {key} must hold texts, got {wrong!r:.80}")
+        return tuple(str(value) for value in values)
+
+
+def _items(value: object, where: str) -> list[object]:
+    if not isinstance(value, list):
+        raise CatalogueError(f"{where} must be a list, got {value!r:.80}")
+    return cast(list[object], value)
+
+
+def _product(fields: _Fields, known: _Fields | None) -> Product:
+    price = fields.values.get("pricing")
+    pricing, price_tag = parse_pricing(fields.text("pricing") if price else None, fields.where)
+    is_list = isinstance(fields.values.get("small_description"), list)
+    has_attributes = known is not None and "attributes" in known.values
     return Product(
-        asin=item.asin,
-        title=item.name,
-        description=item.full_description,
-        bullet_points=tuple(points) if isinstance(points, list) else (points,),
+        asin=fields.text("asin"),
+        title=fields.text("name"),
+        description=fields.text("full_description"),
+        bullet_points=(
+            fields.texts("small_description") if is_list else (fields.text("small_description"),)
+        ),
         pricing=pricing,
         price_tag=price_tag,
-        options=_options(item),
-        attributes=tuple(known.attributes or ()) if known and has_attributes else (NO_ATTRIBUTE,),
-        query=item.query.lower().strip(),
-        product_category=item.product_category,
-        category=item.category,
+        options=_options(fields),
+        attributes=known.texts("attributes") if known and has_attributes else (NO_ATTRIBUTE,),
+        query=fields.text("query").lower().strip(),
+        product_category=fields.text("product_category"),
+        category=fields.text("category"),
     )
 
 
-def _options(item: RawItem) -> tuple[tuple[str, tuple[str, ...]], ...]:
+def _options(fields: _Fields) -> tuple[tuple[str, tuple[str, ...]], ...]:
     """Groups whose names collide when lower-cased: the later values at the earlier place."""
-    groups = item.customization_options
+    groups = fields.values.get("customization_options")
     if not groups:
         return ()
-    if isinstance(groups, str):
-        raise CatalogueError(f"product {item.asin}: customization_options is the text {groups!r}")
+    where = f"{fields.where}: customization_options"
     options: dict[str, tuple[str, ...]] = {}
-    for name, contents in groups.items():
+    for name, contents in _Fields(groups, where).values.items():
         if contents is not None:
+            values = (_Fields(content, where).text("value") for content in _items(contents, where))
             options[name.lower()] = tuple(
-                content.value.strip().replace("/", " | ").lower() for content in contents
+                value.strip().replace("/", " | ").lower() for value in values
             )
     return tuple(options.items())
 
 
-def _synthetic(known: RawAttributes | None, where: str) -> Instruction | None:
-    if known is None or known.instruction is None:
+def _synthetic(known: _Fields) -> Instruction | None:
+    if known.values.get("instruction") is None:
         return None
-    if not known.instruction_attributes:
-        raise CatalogueError(f"{where}: an instruction without instruction_attributes")
-    return Instruction(known.instruction, tuple(known.instruction_attributes), None)
+    attributes = known.texts("instruction_attributes")
+    if not attributes:
+        raise CatalogueError(f"{known.where}: an instruction without instruction_attributes")
+    return Instruction(known.text("instruction"), attributes, None)
 
 
-def _validated(model: type[T], value: object, where: str) -> T:
-    try:
-        return model.model_validate(value)
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        key = ".".join(str(part) for part in first["loc"])
-        raise CatalogueError(
-            f"{where}: {key or 'value'}: {first['msg']}, got {first['input']!r:.80}"
-        ) from None
+def _human(wish: _Fields) -> Instruction:
+    return Instruction(
+        wish.text("instruction").strip("."),
+        wish.texts("instruction_attributes"),
+        wish.texts("instruction_options"),
+    )

@@ -1,9 +1,12 @@
-"""Lucene's StandardTokenizer: the words of a text by UAX #29 (Unicode 9.0), emoji by UTS #51.
+"""Lucene's StandardTokenizer: the words of a text by UAX #29, emoji by UTS #51.
 
 Every character becomes one letter that stands for its set of properties; the grammar is a regular
 expression over those letters. At each place the longest match of any rule is a token; a character
 that starts no match is skipped. Tokens longer than 255 UTF-16 units are matched again within a
 window of 255, as Lucene's scanner sees them, so they come in pieces.
+
+The properties are those of Unicode 12.1, as in Lucene 9; Lucene 8 has those of Unicode 9, which
+differ for emoji modifiers after letters and for characters that came later.
 """
 
 from __future__ import annotations
@@ -151,10 +154,9 @@ def _rules(kinds: dict[frozenset[str], str]) -> tuple[str, ...]:
     # UTS #51; a joiner may have been taken as an extender of the emoji before it
     plain = where(lambda has: "Extend" in has and "Selector" not in has) + "*"
     joiner = one_of("ZWJ")
-    base = one_of("Emoji_Modifier_Base")
     selector = one_of("Emoji_Selector")
-    modified = f"(?:{joiner}*{base}{plain})?{one_of('Emoji_Modifier')}{plain}"
-    single = f"(?:{modified}|{joiner}*{where(_is_pictograph)}{plain}{selector}?)"
+    modifier = one_of("Emoji_Modifier")
+    single = f"(?:{joiner}*{where(_is_pictograph)}{plain}{selector}?|{modifier}{plain})"
     emoji = (
         f"{single}(?:{one_of('Tag')}+{one_of('Tag_End')}|(?:(?:(?<={joiner})|{joiner}){single})*)"
     )

@@ -10,9 +10,12 @@ from sero_core.envs.webshop.products import index_text
 from tests.support.webshop import golden_lines, golden_shop
 
 
-def test_token_lists() -> None:
-    rows = golden_lines("analysis.jsonl.gz")
-    assert len(rows) == 520
+@pytest.mark.parametrize(
+    ("name", "number"), [("analysis.jsonl.gz", 520), ("analysis_random.jsonl.gz", 2500)]
+)
+def test_token_lists(name: str, number: int) -> None:
+    rows = golden_lines(name)
+    assert len(rows) == number
     for row in rows:
         assert analyze(row["text"]) == row["tokens"], ascii(row["text"])
 

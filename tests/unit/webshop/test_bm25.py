@@ -6,8 +6,16 @@ import math
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from sero_core.envs.webshop.bm25 import Bm25Index, build_postings, quantize_length
+from sero_core.envs.webshop.bm25 import (
+    BLOCK,
+    Bm25Index,
+    _best,
+    build_postings,
+    quantize_length,
+)
 
 
 def lucene_code(length: int) -> int:
@@ -67,6 +75,18 @@ def test_ties_go_by_asin_also_at_the_cut() -> None:
     shuffled = asins[50:] + asins[:50]
     found = index(dict.fromkeys(shuffled, "same words"))
     assert [shuffled[place] for place in found.search("words", 50)] == asins[:50]
+
+
+@given(
+    scores=st.lists(st.sampled_from([0.0, 0.0, 0.5, 1.0, 1.5, 7.0]), max_size=4 * BLOCK),
+    number=st.integers(1, 6),
+)
+def test_the_best_with_their_ties(scores: list[float], number: int) -> None:
+    found = _best(np.array(scores, np.float32), number)
+    lowest = sorted((score for score in scores if score > 0), reverse=True)[:number][-1:]
+    assert found.tolist() == [
+        place for place, score in enumerate(scores) if lowest and score >= lowest[0]
+    ]
 
 
 def test_documents_without_terms_do_not_count() -> None:
