@@ -220,6 +220,16 @@ class Group:
     episodes: tuple[Episode, ...]
     num_lost: int = 0
 
+    def __post_init__(self) -> None:
+        """Errors: `SeroError` naming an episode of another task or another version of it."""
+        for episode in self.episodes:
+            got = (episode.task.task_id, episode.task.content_hash)
+            if got != (self.task.task_id, self.task.content_hash):
+                raise SeroError(
+                    f"episode {episode.episode_id} is of task {got[0]} ({got[1][:12]}), its group "
+                    f"of task {self.task.task_id} ({self.task.content_hash[:12]})"
+                )
+
 
 @dataclass(frozen=True, slots=True)
 class BranchStep:

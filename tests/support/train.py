@@ -6,6 +6,8 @@ import sys
 import time
 from pathlib import Path
 
+from sero_core.config import load_config
+
 TINY = Path(__file__).parent / "tiny.toml"
 """A run of seconds on the demo policy."""
 
@@ -16,6 +18,15 @@ def train_command(out: Path, *overrides: str) -> list[str]:
     for override in overrides:
         command += ["--set", override]
     return command
+
+
+def run_in_process(out: Path, num_iterations: int, *overrides: str) -> None:
+    """Train the tiny run up to an iteration in this process, on from what is in `out`."""
+    from sero_core.commands import run_training
+
+    config = load_config(TINY, (f"num_iterations={num_iterations}", *overrides))
+    said: list[str] = []
+    assert run_training(config, out, resume=True, say=said.append) == 0, said
 
 
 def wait_for_iteration(out: Path, iteration: int, timeout_s: float = 240) -> None:

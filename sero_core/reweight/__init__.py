@@ -1,0 +1,1 @@
+"""Reweighters: the advantages of single tokens, changed by what a teacher thinks of them."""
