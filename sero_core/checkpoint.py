@@ -16,6 +16,7 @@ from pathlib import Path
 
 import torch
 
+from sero_core.critic import CRITIC_FOLDER, Critic
 from sero_core.optimizer_state import load_optimizer, save_optimizer
 from sero_core.policy import Policy, save_policy, weights_hash
 from sero_core.types import CheckpointRecord, SeroError
@@ -76,10 +77,11 @@ def prepare_checkpoint(
     optimizers: Mapping[str, torch.optim.Optimizer],
     state: TrainerState,
     keep: int,
+    critic: Critic | None = None,
 ) -> PreparedCheckpoint:
     """Write and sync a checkpoint of iteration `state.iteration` under a temporary name.
 
-    Each optimizer is saved in a folder of its name.
+    Each optimizer is saved in a folder of its name, the critic's weights in `critic`.
     Errors: OSError when the disk is full; the previous checkpoint is untouched then.
     """
     final = checkpoint_path(out, state.iteration)
@@ -87,6 +89,8 @@ def prepare_checkpoint(
     shutil.rmtree(temporary, ignore_errors=True)
     temporary.mkdir(parents=True)
     save_policy(policy, temporary)
+    if critic is not None:
+        critic.save(temporary / CRITIC_FOLDER)
     for name, optimizer in optimizers.items():
         save_optimizer(optimizer, temporary / name)
     files = sorted(path for path in temporary.rglob("*") if path.is_file())

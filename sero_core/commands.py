@@ -113,7 +113,7 @@ def run_evaluation(
     `<out>/records.jsonl`; says the counts with intervals, then the papers' layout.
     """
     with exclusive(out):
-        trainer = build_trainer(config, checkpoint)
+        trainer = build_trainer(config, checkpoint, is_training=False)
         evaluations = evaluate_panels(trainer, 0)
         metrics = evaluation_metrics(evaluations)
         record = IterationRecord(0, metrics, (), (), evaluations, None)
@@ -148,7 +148,7 @@ def run_branching(config: RunConfig, out: Path, checkpoint: Path | None, *, say:
     if config.sero is None:
         raise SeroError("this config has no [sero] section, so there is no oracle to branch with")
     with exclusive(out):
-        trainer = build_trainer(config, checkpoint)
+        trainer = build_trainer(config, checkpoint, is_training=False)
         record = _branch_once(trainer)
         _write_once(out, record)
         trainer.close()
@@ -182,7 +182,7 @@ def run_warmstart(config: RunConfig, recipe: tuple[str, ...], out: Path, *, say:
     policy = warmstart(games, config.prompt, parsed, say, config.env)
     save_policy(policy, out)
     say(f"trained in {time.monotonic() - started:.0f} s, saved to {out}")
-    trainer = build_trainer(config, out)
+    trainer = build_trainer(config, out, is_training=False)
     lines = [line for item in evaluate_panels(trainer, 0) for line in evaluation_table(item)]
     for line in lines:
         say(line)

@@ -58,11 +58,17 @@ def verl_agent(estimator: str, env: str) -> Table:
         },
         "estimator": _verl_agent_estimator(estimator, is_webshop),
         "loss": {
+            "ratio": "token",
             "clip_low": 0.2,
             "clip_high": 0.2,
             "dual_clip": 3.0,
+            "log_ratio": "clamped",
+            "aggregation": "token-mean",
             "kl_coef": 0.01,
+            "kl_estimator": "k3",
+            "kl_in": "loss",
             "entropy_coef": 0.001,
+            "old_logprobs": "recompute",
         },
         "optimizer": {
             "lr": 1e-6,
@@ -70,7 +76,7 @@ def verl_agent(estimator: str, env: str) -> Table:
             "max_grad_norm": 1.0,
             "minibatch_rows": 64 if is_webshop else 256,
         },
-        "evaluation": {"every": 5, "temperature": 0.4},
+        "evaluation": {"every": 5, "protocol": {"name": "paper"}, "temperature": 0.4},
     }
 
 
@@ -82,7 +88,7 @@ def _verl_agent_estimator(name: str, is_webshop: bool) -> Table:
             "penalty": "row",
             "gamma": 1.0,
             "lam": 1.0,
-            "critic": {"lr": 1e-5, "value_clip": 0.5, "warmup": 0},
+            "critic": {"lr": 1e-5, "value_clip": 0.5, "warmup_iterations": 0},
         }
     conventions: Table = {"statistics": "rows", "penalty": "row", "singleton": "raw"}
     if name in ("dr_grpo", "rloo"):

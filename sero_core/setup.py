@@ -14,6 +14,8 @@ from sero_core.branch import Brancher
 from sero_core.checkpoint import POLICY_OPTIMIZER
 from sero_core.collect import Collector, Sampling
 from sero_core.config import RunConfig
+from sero_core.credit.ppo import PPO
+from sero_core.critic import CRITIC_FOLDER, CRITIC_OPTIMIZER, Critic, make_critic
 from sero_core.engines.transformers import TransformersRuntime
 from sero_core.envs import load_tasks, make_env
 from sero_core.envs.vector import EnvPool, LocalEnvs, VectorEnv
@@ -29,12 +31,13 @@ ORACLE_OPTIMIZER = "oracle_optimizer"
 
 @dataclass(frozen=True, slots=True)
 class Trainer:
-    """The parts of a run. `policy.model` and `optimizers` hold the only state that changes; each
-    optimizer's name is its folder in a checkpoint."""
+    """The parts of a run. The models of `policy` and `critic` and the `optimizers` hold the only
+    state that changes; each optimizer's name is its folder in a checkpoint."""
 
     config: RunConfig
     policy: Policy
     reference: Policy | None
+    critic: Critic | None
     optimizers: Mapping[str, torch.optim.AdamW]
     collector: Collector
     brancher: Brancher | None
@@ -57,13 +60,17 @@ def build_trainer(
     config: RunConfig,
     checkpoint: Path | None = None,
     check_stop: Callable[[], None] = lambda: None,
+    *,
+    is_training: bool = True,
 ) -> Trainer:
-    """Load everything. `checkpoint` replaces the policy's weights (not the reference's).
+    """Load everything. `checkpoint` replaces the weights of policy and critic, not the reference's;
+    without `is_training` there is no critic.
 
     Errors: `SeroError` subclasses naming the policy folder, data root or split that is wrong.
     """
     policy = open_policy(config.policy, checkpoint, config.seed)
     reference = reference_policy(policy, config.policy) if config.loss.kl_coef > 0 else None
+    critic = _critic(config, checkpoint) if is_training else None
     engine = TransformersRuntime(config.engine, policy)
     make = partial(make_env, config.env)
     pool = EnvPool(make)
@@ -88,7 +95,8 @@ def build_trainer(
         config=config,
         policy=policy,
         reference=reference,
-        optimizers=_optimizers(policy, config),
+        critic=critic,
+        optimizers=_optimizers(policy, critic, config),
         collector=collector,
         brancher=brancher,
         tasks=_train_tasks(config),
@@ -97,9 +105,13 @@ def build_trainer(
     )
 
 
-def _optimizers(policy: Policy, config: RunConfig) -> dict[str, torch.optim.AdamW]:
+def _optimizers(
+    policy: Policy, critic: Critic | None, config: RunConfig
+) -> dict[str, torch.optim.AdamW]:
     """By the name of their folder in a checkpoint."""
     optimizers = {POLICY_OPTIMIZER: make_optimizer(policy, config.optimizer)}
+    if critic is not None:
+        optimizers[CRITIC_OPTIMIZER] = critic.optimizer
     if config.sero is not None and config.sero.optimization == "own_optimizer":
         lr = config.optimizer.lr * config.sero.lr_multiplier
         own = config.optimizer.model_copy(update={"lr": lr})
@@ -119,6 +131,18 @@ def panel_names(config: RunConfig) -> tuple[str, ...]:
     """The splits that are evaluated: those of the config, else the protocol's."""
     evaluation = config.evaluation
     return evaluation.panels or evaluation.protocol.panels(config.env.evaluation_splits)
+
+
+def _critic(config: RunConfig, checkpoint: Path | None) -> Critic | None:
+    estimator = config.estimator
+    if not isinstance(estimator, PPO):
+        return None
+    critic = make_critic(
+        estimator.critic, estimator.level, config.policy, config.optimizer, config.seed
+    )
+    if checkpoint is not None:
+        critic.load(checkpoint / CRITIC_FOLDER)
+    return critic
 
 
 def _train_tasks(config: RunConfig) -> tuple[Task, ...]:

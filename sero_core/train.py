@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 
-from sero_core.batch import build_batch, build_oracle_batch
+from sero_core.batch import Batch, OracleBatch, build_batch, build_oracle_batch
 from sero_core.checkpoint import TrainerState, prepare_checkpoint
 from sero_core.conditions import evaluation_conditions
 from sero_core.dynamic_sampling import Collected, collect_rounds, dynamic_metrics
@@ -57,7 +57,12 @@ def train(
 
     def checkpoint(current: TrainerState, record: IterationRecord | None) -> None:
         prepared = prepare_checkpoint(
-            out, trainer.policy, trainer.optimizers, current, config.keep_checkpoints
+            out,
+            trainer.policy,
+            trainer.optimizers,
+            current,
+            config.keep_checkpoints,
+            trainer.critic,
         )
         if record is not None:
             emit(replace(record, checkpoint=prepared.record))
@@ -95,21 +100,14 @@ def iterate(trainer: Trainer, state: TrainerState) -> tuple[IterationRecord, Tra
     branches = _branch(trainer, groups, iteration)
     clock.lap("branch")
     charged, penalty = _charge_kl(trainer, groups)
-    credits = config.estimator(charged)
+    values = None if trainer.critic is None else trainer.critic.predict(groups)
+    credits = config.estimator(charged, values)
     batch = build_batch(policy_rows(groups, credits.advantages, config.sampling.temperature))
     oracle_batch = build_oracle_batch(oracle_rows(branches))
-    losses = update(
-        trainer.policy,
-        trainer.optimizer,
-        batch,
-        oracle_batch,
-        loss=config.loss,
-        optim=config.optimizer,
-        sero=config.sero,
-        reference=trainer.reference,
-        seed=derive_seed(config.seed, "update", iteration),
-        oracle_optimizer=trainer.optimizers.get(ORACLE_OPTIMIZER),
-    )
+    losses = _learn(trainer, batch, oracle_batch, iteration)
+    if trainer.critic is not None and values is not None and credits.returns is not None:
+        seed = derive_seed(config.seed, "critic", iteration)
+        losses |= trainer.critic.update(groups, values, credits.returns, seed)
     clock.lap("update")
     is_due = config.evaluation.every and iteration % config.evaluation.every == 0
     is_last = iteration == config.num_iterations
@@ -198,6 +196,27 @@ def _collect(trainer: Trainer, tasks: Sequence[Task], iteration: int) -> Collect
 
     return collect_rounds(
         play, tasks, trainer.tasks, max_rounds=config.rollout.max_rounds, seed=seed
+    )
+
+
+def _learn(
+    trainer: Trainer, batch: Batch, oracle_batch: OracleBatch | None, iteration: int
+) -> dict[str, float]:
+    """The policy's update; nothing while only the critic is trained."""
+    config = trainer.config
+    if trainer.critic is not None and iteration <= trainer.critic.config.warmup_iterations:
+        return {}
+    return update(
+        trainer.policy,
+        trainer.optimizer,
+        batch,
+        oracle_batch,
+        loss=config.loss,
+        optim=config.optimizer,
+        sero=config.sero,
+        reference=trainer.reference,
+        seed=derive_seed(config.seed, "update", iteration),
+        oracle_optimizer=trainer.optimizers.get(ORACLE_OPTIMIZER),
     )
 
 

@@ -14,10 +14,12 @@ from sero_core.credit.dapo import DAPO
 from sero_core.credit.dr_grpo import DrGRPO
 from sero_core.credit.gigpo import GiGPO
 from sero_core.credit.grpo import GRPO
+from sero_core.credit.gspo import GSPO
 from sero_core.credit.hgpo import HGPO
+from sero_core.credit.ppo import PPO
 from sero_core.credit.rloo import RLOO
 
-AnyEstimator = GRPO | DrGRPO | DAPO | RLOO | GiGPO | HGPO
+AnyEstimator = GRPO | DrGRPO | DAPO | GSPO | RLOO | PPO | GiGPO | HGPO
 ESTIMATORS: tuple[type[AnyEstimator], ...] = get_args(AnyEstimator)
 EstimatorConfig = Annotated[AnyEstimator, Field(discriminator="name")]
 """The union of all estimators, told apart by `name`."""

@@ -14,7 +14,7 @@ class DAPO(GroupEstimator):
     Not included: overlong reward shaping (sec. 3.4)."""
 
     defaults: ClassVar[Defaults] = {
-        "loss": {"clip_low": 0.2, "clip_high": 0.28},
+        "loss": {"clip_low": 0.2, "clip_high": 0.28, "aggregation": "token-mean"},
         "rollout": {"max_rounds": 10},
     }
 

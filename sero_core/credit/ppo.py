@@ -27,7 +27,9 @@ class CriticConfig(Part):
     value_clip: float = Field(
         default=0.5, gt=0, description="Values move at most this far in one iteration's loss"
     )
-    warmup: int = Field(default=0, ge=0, description="First iterations that train the critic alone")
+    warmup_iterations: int = Field(
+        default=0, ge=0, description="First iterations that train the critic alone"
+    )
 
 
 class PPO(Part):

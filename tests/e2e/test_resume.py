@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -12,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from sero_core.checkpoint import complete_checkpoints, read_state
+from sero_core.checkpoint import STATE_FILE, complete_checkpoints, read_state
 from sero_core.policy import weights_hash
 from sero_core.records import IterationPayload, from_line
 from tests.support.train import TINY, train_command, wait_for_iteration
@@ -34,7 +35,22 @@ def log_without_clocks(out: Path) -> list[IterationPayload]:
     ]
 
 
-@pytest.mark.parametrize("overrides", [(), ("sero.optimization=own_optimizer",)])
+WITH_A_CRITIC = (
+    "estimator.name=ppo",
+    "estimator.critic.warmup_iterations=1",
+    "estimator.critic.lr=1e-3",
+    "rollout.max_rounds=2",
+    "rollout.max_steps=5",
+    "evaluation.num_tasks=2",
+)
+"""PPO's critic and its optimizer are state too; rounds of dynamic sampling must repeat."""
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [(), ("sero.optimization=own_optimizer",), WITH_A_CRITIC],
+    ids=["sero", "own_optimizer", "ppo"],
+)
 def test_t23_kill_and_resume_equals_an_uninterrupted_run(
     tmp_path: Path, overrides: tuple[str, ...]
 ) -> None:
@@ -53,6 +69,14 @@ def test_t23_kill_and_resume_equals_an_uninterrupted_run(
     last_whole, last_broken = (complete_checkpoints(out)[-1][1] for out in (whole, broken))
     assert read_state(last_broken) == read_state(last_whole)
     assert weights_hash(last_broken) == weights_hash(last_whole)
+    assert files_of(last_broken) == files_of(last_whole)
+    has_critic = any(name.startswith("critic/") for name in files_of(last_whole))
+    assert has_critic is (overrides == WITH_A_CRITIC)
+
+
+def files_of(checkpoint: Path) -> dict[str, str]:
+    """Hash of every file: weights of policy and critic, moments of every optimizer."""
+    return json.loads((checkpoint / STATE_FILE).read_text())["files"]
 
 
 def test_sigterm_leaves_a_checkpoint_and_exit_code_75(tmp_path: Path) -> None:
