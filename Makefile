@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed-$(shell sha256sum pyproject.toml | cut -c1-12)
 # One thread per process: spinning OpenMP threads cost more than they bring on small machines.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: demo setup check test format lint types imports unit parity-alfworld chaos screenshots clean
+.PHONY: demo setup check test format lint types imports unit parity-alfworld mutate chaos screenshots clean
 
 demo: $(STAMP) ## set up, start all services, train the demo run and follow it
 	@$(BIN)/sero demo
@@ -51,6 +51,9 @@ parity-alfworld: $(STAMP) $(if $(SERO_DATA),,.sero/alfworld/json_2.1.1) ## nativ
 	@mkdir -p .sero
 	$(BIN)/python -m sero_core.envs.alfworld.parity $(or $(SERO_DATA),.sero/alfworld) \
 		--workers $(shell nproc) --resume .sero/parity-alfworld.jsonl
+
+mutate: $(STAMP) ## put each trap of docs/correctness.md back and see that its test fails
+	$(BIN)/python scripts/mutate.py
 
 screenshots: $(STAMP) ## pictures of every page of the dashboard that runs now
 	$(BIN)/python scripts/screenshots.py
