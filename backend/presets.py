@@ -17,8 +17,11 @@ SCHEMA: Config = RunConfig.model_json_schema()
 
 
 def load_presets(folder: Path) -> list[Preset]:
-    """Every `*.toml` of the folder, by name. Errors: pydantic.ValidationError, TOMLDecodeError."""
-    return [_load(path) for path in sorted(folder.glob("*.toml"))]
+    """Every `*.toml` of the folder and of those in it, by name (`sero_demo`, `paper/…`).
+
+    Errors: pydantic.ValidationError, TOMLDecodeError.
+    """
+    return [_load(name, path) for name, path in _files(folder).items()]
 
 
 def to_config(request: SubmitRequest, folder: Path, parent: Config | None = None) -> RunConfig:
@@ -57,15 +60,24 @@ def parse(data: Config, name: str | None = None, prefix: str = "") -> RunConfig:
 
 
 def _preset(name: str, folder: Path) -> Preset:
-    for preset in load_presets(folder):
-        if preset.name == name:
-            return preset
-    names = ", ".join(path.stem for path in sorted(folder.glob("*.toml")))
+    files = _files(folder)
+    if name in files:
+        return _load(name, files[name])
+    names = ", ".join(files)
     problem = FieldError(field="preset", message=f"there is no preset {name!r}", allowed=names)
     raise InvalidRequest(f"there is no preset {name!r}", [problem])
 
 
-def _load(path: Path) -> Preset:
+def _files(folder: Path) -> dict[str, Path]:
+    """By name: the path below the folder without its ending. Top level first, else by name."""
+    found = {
+        path.relative_to(folder).as_posix().removesuffix(".toml"): path
+        for path in folder.rglob("*.toml")
+    }
+    return dict(sorted(found.items(), key=lambda item: ("/" in item[0], item[0])))
+
+
+def _load(name: str, path: Path) -> Preset:
     text = path.read_text()
     overrides = cast(Config, tomllib.loads(text))
     comments: list[str] = []
@@ -74,7 +86,7 @@ def _load(path: Path) -> Preset:
             break
         comments.append(line.removeprefix("#").strip())
     return Preset(
-        name=path.stem,
+        name=name,
         description=" ".join(comments),
         overrides=overrides,
         config=RunConfig.model_validate(overrides).model_dump(mode="json"),

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from sero_core.config import RunConfig, load_config, parse_config
 from worker.toml import to_toml
 
-CONFIGS = sorted((Path(__file__).resolve().parents[3] / "configs").glob("*.toml"))
+CONFIGS = sorted((Path(__file__).resolve().parents[3] / "configs").rglob("*.toml"))
 VALUES = st.recursive(
     st.booleans() | st.integers(-(2**60), 2**60) | st.text() | st.floats(allow_nan=False),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
