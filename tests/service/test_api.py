@@ -264,7 +264,7 @@ def test_the_schema_describes_the_form(client: SeroClient) -> None:
     paper = presets["paper/webshop_qwen2.5-7b_gigpo"]
     assert "Hardware: " in paper.description
     assert paper.config["evaluation"]["protocol"] == {"name": "paper", "num_draws": 128}  # pyright: ignore
-    assert list(presets)[0] != paper.name, "the small ones come first"
+    assert next(iter(presets)) != paper.name, "the small ones come first"
     assert "num_iterations" in str(found.json_schema["properties"])
     assert found.defaults["num_iterations"] == 150
     validated = client.validate_run(SubmitRequest(preset="grpo_demo", overrides={"seed": 3}))
