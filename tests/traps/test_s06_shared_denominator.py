@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import pytest
 import torch
 
@@ -25,7 +27,9 @@ class Recorder:
 
 
 def recorded(
-    num_policy_rows: int, num_oracle_rows: int
+    num_policy_rows: int,
+    num_oracle_rows: int,
+    optimization: Literal["own_step", "joint"] = "own_step",
 ) -> tuple[list[torch.Tensor], dict[str, float]]:
     """Gradients of one step on policy rows, then one on oracle rows; and the metrics."""
     policy = tiny_policy()
@@ -40,7 +44,7 @@ def recorded(
         oracle,
         optim=optim,
         optimizer=optimizer,
-        sero=SeroConfig(minibatch_rows=1000),
+        sero=SeroConfig(minibatch_rows=1000, optimization=optimization),
     )
     return recorder.gradients, metrics
 
@@ -68,3 +72,9 @@ def test_s06_the_same_oracle_rows_twice_are_the_same_gradient() -> None:
     (once,), _ = recorded(0, 12)
     (twice,), _ = recorded(0, 24)
     assert torch.allclose(twice, once, rtol=1e-4, atol=1e-6)
+
+
+def test_s06_joint_optimisation_adds_two_gradients_of_their_own_denominators() -> None:
+    (policy_alone, oracle_alone), _ = recorded(16, 12)
+    (together,), _ = recorded(16, 12, "joint")
+    assert torch.allclose(together, policy_alone + oracle_alone, rtol=1e-4, atol=1e-6)
