@@ -64,10 +64,13 @@ def add_adapter(model: PreTrainedModel, config: LoraConfig, seed: int) -> PeftMo
 def load_adapter(model: PreTrainedModel, folder: Path, base_hash: str) -> PeftModel:
     """Put the adapter of `folder` on its base model, in place, trainable.
 
-    Errors: `AdapterError` if `base_hash`, the SHA-256 of the weights of `model`, is another one.
+    Errors: `AdapterError` if `base_hash`, the SHA-256 of the weights of `model`, is another one, or
+    if there are no safetensors (nothing is unpickled).
     """
     import peft
 
+    if not (folder / ADAPTER_WEIGHTS).is_file():
+        raise AdapterError(f"adapter {folder}: expected {ADAPTER_WEIGHTS}")
     expected = base_of(folder)[1]
     if base_hash != expected:
         raise AdapterError(

@@ -35,6 +35,16 @@ def log_without_clocks(out: Path) -> list[IterationPayload]:
     ]
 
 
+LORA = (
+    "policy.lora.rank=4",
+    "loss.old_logprobs=recompute",
+    "loss.correction.weights=token",
+    "optimizer.num_epochs=2",
+    "optimizer.warmup_steps=20",
+)
+"""An adapter, its base as the reference, and a warm-up that the kill falls into."""
+
+
 WITH_A_CRITIC = (
     "estimator.name=ppo",
     "estimator.critic.warmup_iterations=1",
@@ -48,8 +58,8 @@ WITH_A_CRITIC = (
 
 @pytest.mark.parametrize(
     "overrides",
-    [(), ("sero.optimization=own_optimizer",), WITH_A_CRITIC],
-    ids=["sero", "own_optimizer", "ppo"],
+    [(), ("sero.optimization=own_optimizer",), WITH_A_CRITIC, LORA],
+    ids=["sero", "own_optimizer", "ppo", "lora"],
 )
 def test_t23_kill_and_resume_equals_an_uninterrupted_run(
     tmp_path: Path, overrides: tuple[str, ...]

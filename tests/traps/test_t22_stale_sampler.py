@@ -155,6 +155,9 @@ def test_t22_an_adapter_on_another_base_is_refused(base: PolicyConfig, tmp_path:
     save_policy(tiny_policy(seed=9), Path(base.path))
     with pytest.raises(AdapterError, match=r"the base model's weights are .*, expected "):
         load_policy(str(tmp_path / "saved"))
+    (tmp_path / "saved" / "adapter_model.safetensors").rename(tmp_path / "adapter_model.bin")
+    with pytest.raises(AdapterError, match=r"expected adapter_model\.safetensors"):
+        load_policy(str(tmp_path / "saved"))
 
 
 def test_t22_an_adapter_needs_the_config_that_made_it(base: PolicyConfig, tmp_path: Path) -> None:

@@ -14,8 +14,8 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 from sero_core.batch import build_batch, pack, pad
 from sero_core.forward import Passes, score_rows, token_outputs
 from sero_core.policy import Policy, PolicyError, open_policy, save_policy
-from sero_core.sections import PolicyConfig, PolicyLoss
-from tests.support.rows import PASSES, distance, policy_gradient, sampled_rows
+from sero_core.sections import LoraConfig, PolicyConfig, PolicyLoss
+from tests.support.rows import PASSES, PLAIN, distance, policy_gradient, sampled_rows
 from tests.support.tiny import tiny_policy
 
 FULL = PolicyLoss(kl_coef=0.05, entropy_coef=0.01)
@@ -94,12 +94,17 @@ def opened(policy: Policy, tmp_path: Path, **changes: Any) -> Policy:  # noqa: A
     return open_policy(PolicyConfig(path=str(tmp_path), **changes), None, 0)
 
 
-def test_checkpointed_layers_give_the_same_gradient_and_stay_in_eval_mode(tmp_path: Path) -> None:
-    policy = tiny_policy()
+@pytest.mark.parametrize("rank", [0, 4])
+def test_checkpointed_layers_give_the_same_gradient_and_stay_in_eval_mode(
+    tmp_path: Path, rank: int
+) -> None:
+    """With an adapter on a frozen base too, where the first layer's input needs no gradient."""
+    policy, lora = tiny_policy(), LoraConfig(rank=rank)
     batch = build_batch(sampled_rows(policy))
     reference = tiny_policy(seed=1)
-    want = policy_gradient(policy, batch, FULL, reference=reference)
-    checkpointed = opened(policy, tmp_path, gradient_checkpointing=True)
+    plain = opened(policy, tmp_path, lora=lora)
+    want = policy_gradient(plain, batch, FULL, reference=reference)
+    checkpointed = opened(policy, tmp_path, lora=lora, gradient_checkpointing=True)
     runs: list[bool] = []
 
     def note(module: torch.nn.Module, *_: object) -> None:
@@ -129,6 +134,26 @@ def test_a_layer_with_dropout_of_its_own_is_refused(
     monkeypatch.setattr(type(layer), "forward", with_dropout)
     with pytest.raises(PolicyError, match="dropout of its own"):
         opened(policy, tmp_path, gradient_checkpointing=True)
+
+
+def test_the_trainers_attention_is_its_own() -> None:
+    """Another kernel in the trainer's passes alone: same gradient, and the engine keeps its own."""
+    policy = tiny_policy()
+    batch = build_batch(sampled_rows(policy))
+    seen: list[str] = []
+
+    def note(*_: object) -> None:
+        seen.append(str(policy.model.config._attn_implementation))
+
+    handle = policy.body.register_forward_pre_hook(note)
+    for is_packed in (False, True):
+        passes = replace(PASSES, is_packed=is_packed)
+        want = policy_gradient(policy, batch, PLAIN, passes)
+        got = policy_gradient(replace(policy, train_attention="eager"), batch, PLAIN, passes)
+        assert distance(got, want) < 1e-5
+    handle.remove()
+    assert seen == ["sdpa", "eager"] * 2
+    assert policy.model.config._attn_implementation == "sdpa"
 
 
 def test_scores_are_those_of_the_library() -> None:
