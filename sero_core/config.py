@@ -115,6 +115,11 @@ class RunConfig(Part):
                 "rollout.group_size: a group of 1 has advantage 0 and there is no [sero] section, "
                 "so nothing would be learnt; allowed: 2 or more, or add [sero]"
             )
+        if self.rollout.group_size == 1 and self.rollout.max_rounds > 1:
+            raise ValueError(
+                f"rollout.max_rounds: {self.rollout.max_rounds} rounds look for groups whose "
+                "episodes differ, which a group of 1 never does; allowed: 1, or group_size >= 2"
+            )
         splits = self.env.evaluation_splits + self.env.other_splits
         if unknown := sorted(set(self.evaluation.panels) - set(splits)):
             raise ValueError(

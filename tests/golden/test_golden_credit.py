@@ -122,7 +122,7 @@ def test_gigpo() -> None:
             batch["row_score"],
             batch["group"],
             batch["traj"],
-            statistics="rows",
+            statistics="rows" if params.get("cross_steps", True) else "first_rows",
             normalize_std=with_std,
             **VERL,
         )

@@ -76,6 +76,14 @@ def test_a_command_line_override_counts_as_written(tmp_path: Path) -> None:
     assert config.estimator.name == "hgpo"
 
 
+def test_groups_that_can_teach_nothing_are_refused_by_field() -> None:
+    with pytest.raises(ValueError, match=r"rollout\.group_size"):
+        run(rollout={"group_size": 1})
+    with pytest.raises(ValueError, match=r"rollout\.max_rounds"):
+        run(rollout={"group_size": 1, "max_rounds": 2}, estimator={"name": "ppo"})
+    assert run(rollout={"group_size": 1}, estimator={"name": "ppo"}).rollout.group_size == 1
+
+
 def test_departures_name_what_was_overridden() -> None:
     config = run(estimator={"name": "dapo"}, loss={"clip_high": 0.2})
     assert departures(config) == [("loss.clip_high", 0.28, 0.2)]
