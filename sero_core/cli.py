@@ -1,5 +1,5 @@
-"""`sero train | eval | report | branch | play | warmstart | data`: the trainer alone, without any
-service.
+"""`sero train | eval | report | branch | reweigh | play | warmstart | data`: the trainer alone,
+without any service.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Annotated
 import typer
 
 from sero_core.config import RunConfig, load_config
+from sero_core.reachability import WeightRule
 from sero_core.types import SeroError
 
 EXIT_DISK_FULL = 74
@@ -105,6 +106,23 @@ def report(
 
     with _clear_errors():
         run_report(folders, is_markdown=markdown, say=_say)
+
+
+@app.command("reweigh")
+def reweigh_stored(
+    folder: Annotated[Path, typer.Argument(help="Folder of a run")],
+    rule: Annotated[WeightRule, typer.Option(help="Compatibility rule")],
+    beta: Annotated[float, typer.Option(min=0, help="0 = uniform")] = 1.0,
+    tau: Annotated[float, typer.Option(help="Softmax temperature of rule admissible")] = 1.0,
+    branch: Annotated[str, typer.Option(help="Id of one branch, to show its steps")] = "",
+) -> None:
+    """Weights and effective depth of a stored run under another rule, without a model."""
+    from sero_core.commands_reweigh import run_reweigh
+
+    with _clear_errors():
+        if tau <= 0:
+            raise SeroError(f"--tau is {tau:g}, expected more than 0")
+        run_reweigh(folder, rule=rule, beta=beta, tau=tau, branch_id=branch, say=_say)
 
 
 @app.command()
