@@ -6,7 +6,7 @@ import hashlib
 import os
 import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from pathlib import Path
 
@@ -19,6 +19,7 @@ from sero_core.envs.alfworld.tasks import list_tasks
 from sero_core.envs.webshop import source as webshop
 from sero_core.envs.webshop.generated import make_shop
 from sero_core.envs.webshop.state import ENGINE_VERSION as WEBSHOP_VERSION
+from sero_core.envs.webshop.view import PageView
 from sero_core.sections import GeneratedGames
 from sero_core.sections_webshop import EnvConfig, WebShopEnv
 from sero_core.types import Environment, Task
@@ -52,6 +53,13 @@ def load_tasks(config: EnvConfig, split: str) -> tuple[Task, ...]:
         Path(config.data_root).expanduser() if config.data_root else generated_games(config.games)
     )
     return tuple(list_tasks(root, split, task_types=config.task_types))
+
+
+def webshop_pages(
+    config: WebShopEnv, task_id: str, content_hash: str, actions: Sequence[str]
+) -> list[PageView]:
+    """Pages of a stored WebShop episode from its task and actions (`webshop.source`)."""
+    return webshop.replay_pages(config, shop_folder(config), task_id, content_hash, actions)
 
 
 def cache_folder() -> Path:

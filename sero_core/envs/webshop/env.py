@@ -53,7 +53,7 @@ class WebShopEnv:
     def reset(self, task: Task) -> Observation:
         """Start an episode. Errors: those of opening the shop, `SeroError` for an unknown goal."""
         shop = self._open_shop(Path(task.path), task.content_hash)
-        errand = Errand(shop, goal_of(shop, task), self.rules)
+        errand = Errand(shop, goal_of(shop, task.task_id), self.rules)
         self._task, self._errand, self._actions = task, errand, ()
         return self._go(errand.start())
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 
@@ -9,7 +10,8 @@ from sero_core.envs.webshop.env import WebShopEnv
 from sero_core.envs.webshop.shop import Shop
 from sero_core.envs.webshop.splits import SPLIT_NAMES, SplitName
 from sero_core.envs.webshop.state import Rules
-from sero_core.envs.webshop.tasks import make_task
+from sero_core.envs.webshop.tasks import goal_of, make_task
+from sero_core.envs.webshop.view import PageView, replay
 from sero_core.sections_webshop import WebShopEnv as WebShopConfig
 from sero_core.types import SeroError, Task
 
@@ -32,6 +34,18 @@ def rules(config: WebShopConfig) -> Rules:
         show_attributes=config.show_attributes,
         has_back_doors=config.has_back_doors,
     )
+
+
+def replay_pages(
+    config: WebShopConfig, folder: Path, task_id: str, content_hash: str, actions: Sequence[str]
+) -> list[PageView]:
+    """The pages of a stored episode as a person would see them: at the start, after each action.
+
+    `content_hash` is the stored task's. Errors: `CatalogueError` where this machine's shop is
+    absent or holds other data, `SeroError` for a goal that it does not have.
+    """
+    shop = open_shop(folder, content_hash)
+    return replay(shop, goal_of(shop, task_id), rules(config), actions)
 
 
 def list_tasks(config: WebShopConfig, folder: Path, split: str) -> tuple[Task, ...]:

@@ -25,12 +25,12 @@ def make_task(shop: Shop, goal: Goal, split: str, folder: Path) -> Task:
     )
 
 
-def goal_of(shop: Shop, task: Task) -> Goal:
-    """The goal that a task names. Errors: `SeroError` for an id that names none of this shop."""
-    found = _TASK_ID.fullmatch(task.task_id)
+def goal_of(shop: Shop, task_id: str) -> Goal:
+    """The goal that a task id names. Errors: `SeroError` for an id that names none of this shop."""
+    found = _TASK_ID.fullmatch(task_id)
     if found is None or found[1] not in GOAL_KINDS:
-        raise SeroError(f"task {task.task_id!r}: expected webshop/<split>/<kind>/<goal>")
+        raise SeroError(f"task {task_id!r}: expected webshop/<split>/<kind>/<goal>")
     goals = shop.goals(cast(GoalKind, found[1]))
     if int(found[2]) >= len(goals):
-        raise SeroError(f"task {task.task_id}: the shop has {len(goals)} {found[1]} goals")
+        raise SeroError(f"task {task_id}: the shop has {len(goals)} {found[1]} goals")
     return goals[int(found[2])]

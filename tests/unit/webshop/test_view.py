@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import random
 
+import pytest
+
+from sero_core.config import WebShopEnv
+from sero_core.envs import load_tasks, make_env, webshop_pages
 from sero_core.envs.webshop import engine
+from sero_core.envs.webshop.products import CatalogueError
 from sero_core.envs.webshop.state import Errand, Rules
 from sero_core.envs.webshop.view import PageView, replay, view
+from sero_core.types import SeroError
 from tests.support.webshop import golden_shop
 from tests.support.webshop_env import golden_env, golden_task, random_action
 
@@ -85,3 +91,17 @@ def _actions(page: PageView) -> set[str]:
     found |= {product.action for product in page.products}
     found |= {option.action for group in page.groups for option in group.options}
     return {action for action in found if action is not None}
+
+
+def test_a_stored_episode_is_drawn_from_task_and_actions() -> None:
+    """With the shop of this machine, if it is the one that the episode was played in."""
+    config = WebShopEnv.model_validate({"catalogue": {"seed": 5, "num_products": 80}})
+    task = load_tasks(config, "test")[0]
+    env = make_env(config)
+    texts = [env.reset(task).text, env.step("search[shoes]").text, env.step("nonsense").text]
+    pages = webshop_pages(config, task.task_id, task.content_hash, ["search[shoes]", "nonsense"])
+    assert [page.text for page in pages] == texts
+    with pytest.raises(CatalogueError, match="other data"):
+        webshop_pages(config, task.task_id, "0" * 64, [])
+    with pytest.raises(SeroError, match="the shop has"):
+        webshop_pages(config, "webshop/test/synthetic/999999", task.content_hash, [])
