@@ -22,6 +22,7 @@ from backend.client import PREFIX
 from backend.db.engine import make_engine
 from backend.etag import ETags
 from backend.routes import (
+    branches,
     compare,
     deletion,
     jobs,
@@ -91,7 +92,18 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app.add_middleware(observe.Observed, metrics=request_metrics)
     errors.install(app, chosen.allowed_hosts)
     app.include_router(observe.router)
-    for module in (runs, jobs, sweeps, deletion, stream, compare, records, operation, tokens):
+    for module in (
+        runs,
+        jobs,
+        sweeps,
+        deletion,
+        stream,
+        compare,
+        records,
+        branches,
+        operation,
+        tokens,
+    ):
         app.include_router(module.router, prefix=PREFIX)
     return app
 

@@ -113,6 +113,19 @@ class BranchPayload(Payload):
     steps: list[BranchStepPayload]
     tau: float = 1.0
     control: str | None = None
+    is_episode_won: bool | None = None
+    """Only where the episode itself is not in the record."""
+
+
+class RescorePayload(Payload):
+    """A stored branch under the policy of the record's iteration; lists by depth."""
+
+    branch_id: str
+    weights_hash: str
+    effective_depth: float
+    weights: list[float]
+    compatibilities: list[float]
+    logprob_means: list[float]
 
 
 class EvalResultPayload(Payload):
@@ -187,6 +200,7 @@ class IterationPayload(Payload):
     branches: list[BranchPayload]
     evaluations: list[EvaluationPayload]
     checkpoint: CheckpointPayload | None
+    rescores: list[RescorePayload] = []
 
 
 def to_payload(record: IterationRecord) -> IterationPayload:

@@ -65,40 +65,83 @@ class RecordCalls(Http):
     def branches(
         self,
         *,
-        run_id: int | None = None,
+        run_id: int | Sequence[int] | None = None,
+        job_id: int | None = None,
         iteration: int | None = None,
         min_iteration: int | None = None,
         max_iteration: int | None = None,
-        task_type: str | None = None,
+        task_type: str | Sequence[str] | None = None,
+        task_id: str | None = None,
         split: str | None = None,
-        outcome: s.Outcome | None = None,
+        oracle: str | None = None,
+        outcome: s.Outcome | Sequence[s.Outcome] | None = None,
         is_episode_won: bool | None = None,
+        differs_at_root: bool | None = None,
         min_depth: int | None = None,
+        min_effective_depth: float | None = None,
+        max_effective_depth: float | None = None,
+        weight_depth: int | None = None,
+        min_weight: float | None = None,
+        max_weight: float | None = None,
+        q: str | None = None,
+        observation: str | None = None,
+        sort: s.BranchSort = "newest",
+        facets: bool = False,
         limit: int = 50,
         cursor: str | None = None,
     ) -> s.BranchPage:
-        """Newest iteration first. `min_depth`: at least that many branch steps."""
-        params = {
-            "run_id": run_id,
+        """Newest iteration first. `min_depth`: at least that many branch steps. `min_weight`,
+        `max_weight`: at depth `weight_depth`, else of the last step. `q`: words of actions, task
+        or reason."""
+        params: Params = {
+            "run_id": _joined(run_id),
+            "job_id": job_id,
             "iteration": iteration,
             "min_iteration": min_iteration,
             "max_iteration": max_iteration,
-            "task_type": task_type,
+            "task_type": _joined(task_type),
+            "task_id": task_id,
             "split": split,
-            "outcome": outcome,
+            "oracle": oracle,
+            "outcome": _joined(outcome),
             "is_episode_won": is_episode_won,
+            "differs_at_root": differs_at_root,
             "min_depth": min_depth,
+            "min_effective_depth": min_effective_depth,
+            "max_effective_depth": max_effective_depth,
+            "weight_depth": weight_depth,
+            "min_weight": min_weight,
+            "max_weight": max_weight,
+            "q": q,
+            "observation": observation,
+            "sort": None if sort == "newest" else sort,
+            "facets": facets or None,
             "limit": limit,
             "cursor": cursor,
         }
         return self._get("/branches", s.BranchPage, params)
 
+    def rescores(self, branch_id: str) -> s.RescoresResponse:
+        """The branch under other checkpoints of its run."""
+        return self._get(f"/branches/{branch_id}/rescores", s.RescoresResponse)
+
     def branch(self, branch_id: str) -> s.BranchDetail:
         """`branch_id` is the permalink `<run_id>-<branch_id>`."""
         return self._get(f"/branches/{branch_id}", s.BranchDetail)
 
-    def depth_map(self, run_id: int, max_buckets: int = 60) -> s.DepthMapResponse:
-        params = {"max_buckets": max_buckets}
+    def depth_map(
+        self,
+        run_id: int,
+        max_buckets: int = 60,
+        *,
+        task_type: str | None = None,
+        quantiles: bool = False,
+    ) -> s.DepthMapResponse:
+        params = {
+            "max_buckets": max_buckets,
+            "task_type": task_type,
+            "quantiles": quantiles or None,
+        }
         return self._get(f"/runs/{run_id}/depth-map", s.DepthMapResponse, params)
 
     def evaluations(self, run_id: int, *, outcomes: bool = False) -> s.EvaluationsResponse:
@@ -112,3 +155,51 @@ class RecordCalls(Http):
     def compare(self, run_ids: Sequence[int]) -> s.CompareResponse:
         params = {"runs": ",".join(str(run_id) for run_id in run_ids)}
         return self._get("/compare", s.CompareResponse, params)
+
+    def curves(
+        self,
+        run_ids: Sequence[int],
+        keys: Sequence[str],
+        *,
+        axis: s.Axis = "iteration",
+        max_points: int = 500,
+        since: int | None = None,
+    ) -> s.CurvesResponse:
+        """Curves of several runs on one axis."""
+        params: Params = {
+            "runs": _joined(run_ids),
+            "keys": ",".join(keys),
+            "axis": axis,
+            "max_points": max_points,
+            "since": since,
+        }
+        return self._get("/curves", s.CurvesResponse, params)
+
+    def diff_configs(self, before: int, after: int) -> s.ConfigDiffResponse:
+        params = {"before": before, "after": after}
+        return self._get("/compare/config", s.ConfigDiffResponse, params)
+
+    def compare_tasks(
+        self,
+        a: Sequence[int],
+        b: Sequence[int],
+        *,
+        panel: str = "valid_unseen",
+        iteration: int | None = None,
+        limit: int = 500,
+    ) -> s.PairedResponse:
+        """Two sides of runs, task by task: B minus A."""
+        params: Params = {
+            "a": _joined(a),
+            "b": _joined(b),
+            "panel": panel,
+            "iteration": iteration,
+            "limit": limit,
+        }
+        return self._get("/compare/tasks", s.PairedResponse, params)
+
+
+def _joined(value: str | int | Sequence[str] | Sequence[int] | None) -> str | None:
+    if value is None:
+        return None
+    return str(value) if isinstance(value, str | int) else ",".join(str(part) for part in value)

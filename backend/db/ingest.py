@@ -29,6 +29,7 @@ from backend.db.records import (
     Evaluation,
     Iteration,
     Metric,
+    Rescore,
     Step,
 )
 from backend.db.texts import TextCollector
@@ -155,7 +156,7 @@ def _delete_iteration(connection: Connection, place: r.Place) -> None:
         is_child = child.run_id == run_id, child.__table__.columns[name].in_(ids)
         is_mine = () if child in (Step, BranchStep) else (child.__table__.c.job_id == job_id,)
         connection.execute(delete(child).where(*is_child, *is_mine))
-    for model in (Metric, Episode, Branch, Evaluation, Checkpoint, Iteration):
+    for model in (Metric, Episode, Branch, Rescore, Evaluation, Checkpoint, Iteration):
         connection.execute(
             delete(model).where(
                 model.run_id == run_id, model.job_id == job_id, model.iteration == iteration
@@ -180,6 +181,7 @@ def _insert_facts(
         (Step, r.STEP_COLUMNS, steps),
         (Branch, r.BRANCH_COLUMNS, branches),
         (BranchStep, r.BRANCH_STEP_COLUMNS, branch_steps),
+        (Rescore, r.RESCORE_COLUMNS, r.rescore_rows(place, payload)),
         (Evaluation, r.EVALUATION_COLUMNS, r.evaluation_rows(place, payload)),
         (EvalResult, r.EVAL_RESULT_COLUMNS, r.eval_result_rows(place, evaluations)),
         (EvalOutcome, r.EVAL_OUTCOME_COLUMNS, r.eval_outcome_rows(place, evaluations)),

@@ -39,6 +39,7 @@ Strings = ARRAY(Text)
 JOB_KINDS: Final = "'train', 'branch', 'branch_from_here', 'rescore', 'evaluate', 'export'"
 _NO_STRINGS = text("'{}'")
 _FALSE = text("false")
+_TRANSACTION = text("(pg_current_xact_id()::text)::bigint")
 
 
 class Base(DeclarativeBase):
@@ -275,9 +276,7 @@ class Event(Base):
     attempt: Mapped[int | None]
     worker_id: Mapped[str | None]
     actor: Mapped[str | None]
-    transaction_id: Mapped[int] = mapped_column(
-        BigInteger, server_default=text("(pg_current_xact_id()::text)::bigint")
-    )
+    transaction_id: Mapped[int] = mapped_column(BigInteger, server_default=_TRANSACTION)
     created_at: Mapped[datetime] = mapped_column(server_default=func.clock_timestamp())
 
 
@@ -296,6 +295,7 @@ class LogLine(Base):
     attempt: Mapped[int]
     line: Mapped[int]
     text: Mapped[str]
+    transaction_id: Mapped[int] = mapped_column(BigInteger, server_default=_TRANSACTION)
     created_at: Mapped[datetime] = mapped_column(server_default=func.clock_timestamp())
 
 

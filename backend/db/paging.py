@@ -43,7 +43,9 @@ def after(keys: Sequence[SortKey], cursor: str) -> ColumnElement[bool]:
         same = [k.column == v for k, v in zip(keys[:index], values[:index], strict=True)]
         behind = key.column > value if key.is_ascending else key.column < value
         alternatives.append(and_(*same, behind))
-    return or_(*alternatives)
+    # says the same again for the first column alone: an index can begin there
+    first = keys[0].column >= values[0] if keys[0].is_ascending else keys[0].column <= values[0]
+    return and_(first, or_(*alternatives))
 
 
 def _decode(keys: Sequence[SortKey], cursor: str) -> list[CursorValue]:

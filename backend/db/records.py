@@ -19,6 +19,8 @@ from backend.db.models import Base, Json
 Ints = ARRAY(Integer)
 Floats = ARRAY(Double)
 Strings = ARRAY(Text)
+SEARCH = "sero_branch_search(actions, task_id, task_type, reason)"
+"""What the text search of branches looks at, as a tsvector (migration 0011)."""
 
 
 class StoredText(Base):
@@ -153,10 +155,23 @@ class Step(Base):
 
 
 class Branch(Base):
-    """`weights` repeats the steps' weights by depth, for the sparkline of a list."""
+    """`weights` and `actions` repeat those of the steps by depth, for lists and search.
+
+    `differs_at_root`: the oracle's first action is not the policy's (None: nothing to compare).
+    """
 
     __tablename__ = "branches"
     __table_args__ = (
+        Index("ix_branches_search", text(SEARCH), postgresql_using="gin"),
+        Index(
+            "ix_branches_facets",
+            "run_id",
+            "iteration",
+            postgresql_include=[
+                *("outcome", "task_type", "split", "oracle", "is_episode_won"),
+                *("num_steps", "effective_depth", "differs_at_root"),
+            ],
+        ),
         Index("ix_branches_run_id_iteration_ordinal", "run_id", "iteration", "ordinal"),
         Index("ix_branches_run_id_episode_id", "run_id", "episode_id"),
     )
@@ -191,6 +206,8 @@ class Branch(Base):
     final_observation_id: Mapped[int | None] = mapped_column(BigInteger)
     tau: Mapped[float] = mapped_column(server_default=text("1"))
     control: Mapped[str | None]
+    actions: Mapped[list[str]] = mapped_column(Strings, server_default=text("'{}'"))
+    differs_at_root: Mapped[bool | None]
 
 
 class BranchStep(Base):
@@ -237,6 +254,28 @@ class BranchStep(Base):
     admissible_index: Mapped[int | None]
     num_samples: Mapped[int | None]
     num_matches: Mapped[int | None]
+
+
+class Rescore(Base):
+    """A stored branch under the policy of another checkpoint, that of `iteration`; arrays by depth.
+
+    `logprob_means`: of the action span. The weights follow the rule and temper of the branch.
+    """
+
+    __tablename__ = "rescores"
+
+    run_id: Mapped[int] = mapped_column(
+        ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True, autoincrement=False
+    )
+    branch_id: Mapped[str] = mapped_column(primary_key=True)
+    iteration: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    job_id: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    weights_hash: Mapped[str]
+    effective_depth: Mapped[float]
+    weights: Mapped[list[float]] = mapped_column(Floats)
+    compatibilities: Mapped[list[float]] = mapped_column(Floats)
+    logprob_means: Mapped[list[float]] = mapped_column(Floats)
+    created_at: Mapped[datetime]
 
 
 class Evaluation(Base):

@@ -51,7 +51,11 @@ BRANCH_COLUMNS = (
     *TASK_COLUMNS,
     *("root_index", "root_rule", "oracle", "outcome", "reason", "root_hash", "restored_hash"),
     *("weight_rule", "beta", "is_trained", "is_episode_won", "effective_depth", "num_steps"),
-    *("weights", "final_observation_id", "tau", "control"),
+    *("weights", "final_observation_id", "tau", "control", "actions", "differs_at_root"),
+)
+RESCORE_COLUMNS = (
+    *("run_id", "job_id", "iteration", "branch_id", "weights_hash", "effective_depth"),
+    *("weights", "compatibilities", "logprob_means", "created_at"),
 )
 BRANCH_STEP_COLUMNS = (
     *("run_id", "job_id", "iteration", "branch_id", "depth"),
@@ -165,16 +169,40 @@ def branch_rows(place: Place, payload: IterationPayload, texts: TextCollector) -
             branch.weight_rule,
             branch.beta,
             branch.is_trained,
-            is_won.get(branch.episode_id),
+            is_won.get(branch.episode_id, branch.is_episode_won),
             branch.effective_depth,
             len(branch.steps),
             [step.weight for step in branch.steps],
             None if branch.final_observation is None else texts.add(branch.final_observation),
             branch.tau,
             branch.control,
+            [step.action for step in branch.steps],
+            _differs_at_root(branch),
         )
         for ordinal, branch in enumerate(payload.branches)
     ]
+
+
+def _differs_at_root(branch: BranchPayload) -> bool | None:
+    """None: no oracle step, or no step of the policy there."""
+    first = branch.steps[0] if branch.steps else None
+    if first is None or first.policy_action is None:
+        return None
+    return first.action != first.policy_action
+
+
+def rescore_rows(place: Place, payload: IterationPayload) -> Iterator[Row]:
+    for rescore in payload.rescores:
+        yield (
+            *place,
+            rescore.branch_id,
+            rescore.weights_hash,
+            rescore.effective_depth,
+            rescore.weights,
+            rescore.compatibilities,
+            rescore.logprob_means,
+            payload.written_at,
+        )
 
 
 def branch_step_rows(

@@ -7,10 +7,9 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 
 from backend import schemas as s
-from backend.db.queries import branches as branch_queries
+from backend.db.queries import depth_map, events, logs, metrics
 from backend.db.queries import episodes as episode_queries
 from backend.db.queries import evaluations as evaluation_queries
-from backend.db.queries import events, logs, metrics
 from backend.errors import NotFound
 from backend.retention import checkpoints_on_disk
 from backend.routes.deps import (
@@ -56,10 +55,15 @@ def get_depth_map(
     services: ServicesDep,
     run_id: RunId,
     max_buckets: Annotated[int, Query(ge=1, le=500)] = 60,
+    task_type: Name = None,
+    quantiles: Annotated[bool, Query(description="With p10, median and p90; slower")] = False,
 ) -> s.DepthMapResponse:
-    """Mean reachability weight by iteration and depth, with the number of branch steps."""
+    """Reachability weight by iteration and depth, with the number of branch steps; beside it the
+    effective depth and the success by iteration."""
     with services.reading(run_id) as connection:
-        return branch_queries.depth_map(connection, run_id, max_buckets)
+        return depth_map.depth_map(
+            connection, run_id, max_buckets, task_type=task_type, has_quantiles=quantiles
+        )
 
 
 @router.get("/runs/{run_id}/evaluations", tags=["curves"])
@@ -140,50 +144,4 @@ def get_episode(services: ServicesDep, episode_id: str) -> s.EpisodeDetail:
         found = episode_queries.get_episode(connection, *split_permalink(episode_id, "an episode"))
     if found is None:
         raise NotFound(f"there is no episode {episode_id}")
-    return found
-
-
-@router.get("/branches", tags=["episodes and branches"])
-def list_branches(
-    services: ServicesDep,
-    run_id: Annotated[int | None, Query(ge=1, le=2**31 - 1)] = None,
-    iteration: OptionalIteration = None,
-    min_iteration: OptionalIteration = None,
-    max_iteration: OptionalIteration = None,
-    task_type: Name = None,
-    split: Name = None,
-    outcome: s.Outcome | None = None,
-    is_episode_won: bool | None = None,
-    min_depth: Annotated[
-        int | None, Query(ge=0, le=10_000, description="At least that many branch steps")
-    ] = None,
-    limit: Limit = 50,
-    cursor: Cursor = None,
-) -> s.BranchPage:
-    """Oracle branches of one run or of all, newest iteration first."""
-    wanted = branch_queries.BranchFilter(
-        run_id=run_id,
-        iteration=iteration,
-        min_iteration=min_iteration,
-        max_iteration=max_iteration,
-        task_type=task_type,
-        split=split,
-        outcome=outcome,
-        is_episode_won=is_episode_won,
-        min_depth=min_depth,
-    )
-    with services.reading() as connection:
-        return branch_queries.list_branches(connection, wanted, limit=limit, cursor=cursor)
-
-
-@router.get("/branches/{branch_id}", tags=["episodes and branches"])
-def get_branch(services: ServicesDep, branch_id: str) -> s.BranchDetail:
-    """One branch with every step, and the whole policy episode around its root.
-
-    The id is `<run_id>-<branch_id>`, as in `12-i5g0e3t4`.
-    """
-    with services.reading() as connection:
-        found = branch_queries.get_branch(connection, *split_permalink(branch_id, "a branch"))
-    if found is None:
-        raise NotFound(f"there is no branch {branch_id}")
     return found

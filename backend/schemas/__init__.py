@@ -2,6 +2,7 @@
 
 from backend.schemas.base import (
     JOB_ENDED,
+    OUTCOMES,
     Config,
     ConfigChange,
     ErrorInfo,
@@ -14,6 +15,16 @@ from backend.schemas.base import (
     Page,
     RunStatus,
     Schema,
+)
+from backend.schemas.compare import (
+    Axis,
+    ConfigDiffResponse,
+    Curve,
+    CurvePoint,
+    CurvesResponse,
+    PairedResponse,
+    PairedResult,
+    PairedTask,
 )
 from backend.schemas.deletion import (
     DeletionReport,
@@ -35,8 +46,10 @@ from backend.schemas.jobs import (
 )
 from backend.schemas.records import (
     BranchDetail,
+    BranchFacets,
     BranchPage,
     BranchRef,
+    BranchSort,
     BranchStepInfo,
     BranchSummary,
     CheckpointInfo,
@@ -59,6 +72,8 @@ from backend.schemas.records import (
     MetricSeries,
     MetricsResponse,
     OutcomeInfo,
+    RescoreInfo,
+    RescoresResponse,
     StepInfo,
     TaskInfo,
 )
@@ -104,10 +119,14 @@ from backend.schemas.tokens import (
 __all__ = [
     "JOB_ENDED",
     "MAX_RUNS",
+    "OUTCOMES",
     "AttemptInfo",
+    "Axis",
     "BranchDetail",
+    "BranchFacets",
     "BranchPage",
     "BranchRef",
+    "BranchSort",
     "BranchStepInfo",
     "BranchSummary",
     "CheckpointInfo",
@@ -116,8 +135,12 @@ __all__ = [
     "ComponentHealth",
     "Config",
     "ConfigChange",
+    "ConfigDiffResponse",
     "ConfigDifference",
     "ConfigSchemaResponse",
+    "Curve",
+    "CurvePoint",
+    "CurvesResponse",
     "DeletionReport",
     "DepthBucket",
     "DepthCell",
@@ -159,10 +182,15 @@ __all__ = [
     "OutcomeInfo",
     "OwnId",
     "Page",
+    "PairedResponse",
+    "PairedResult",
+    "PairedTask",
     "PlacementFields",
     "PlannedRun",
     "Preset",
     "PriorityRequest",
+    "RescoreInfo",
+    "RescoresResponse",
     "RetentionRequest",
     "RunDetail",
     "RunPage",

@@ -8,7 +8,7 @@ has no entry at all.
 from __future__ import annotations
 
 import math
-from typing import Annotated, Generic, Literal, TypeVar
+from typing import Annotated, Generic, Literal, TypeVar, get_args
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue
 
@@ -17,6 +17,7 @@ JobState = Literal["queued", "running", "succeeded", "failed", "cancelled", "ski
 JobKind = Literal["train", "branch", "branch_from_here", "rescore", "evaluate", "export"]
 JOB_ENDED = frozenset({"succeeded", "failed", "cancelled", "skipped"})
 Outcome = Literal["won", "horizon", "dead_end", "budget", "oracle_error", "restore_mismatch"]
+OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
 Config = dict[str, JsonValue]
 ItemT = TypeVar("ItemT")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Literal
 
 from pydantic import Field, JsonValue
 
@@ -140,10 +141,44 @@ class BranchSummary(Schema):
     weights: list[Number]
     tau: float
     control: str | None
+    actions: list[str] = Field(default=[], description="The oracle's actions by depth")
+    differs_at_root: bool | None = Field(
+        default=None, description="Whether the oracle's first action is not the policy's"
+    )
+
+
+class BranchFacets(Schema):
+    """How many of the matching branches have each value."""
+
+    outcome: dict[str, int]
+    task_type: dict[str, int]
+    split: dict[str, int]
+    oracle: dict[str, int]
+    is_episode_won: dict[str, int] = Field(description="`true`, `false`, `unknown`")
 
 
 class BranchPage(Page[BranchSummary]):
     """A page of branches."""
+
+    facets: BranchFacets | None = None
+
+
+class RescoreInfo(Schema):
+    """A branch under the policy of the checkpoint of `iteration`; lists by depth."""
+
+    iteration: int
+    job_id: int
+    weights_hash: str
+    effective_depth: Number
+    weights: list[Number]
+    compatibilities: list[Number]
+    logprob_means: list[Number]
+    created_at: datetime
+
+
+class RescoresResponse(Schema):
+    branch_id: str
+    rescores: list[RescoreInfo]
 
 
 class BranchStepInfo(Schema):
@@ -195,6 +230,17 @@ class BranchDetail(BranchSummary):
     episode: EpisodeDetail | None
 
 
+BranchSort = Literal[
+    "newest",
+    "effective_depth",
+    "-effective_depth",
+    "last_weight",
+    "-last_weight",
+    "num_steps",
+    "-num_steps",
+]
+
+
 class DepthCell(Schema):
     """Mean weight of the branch steps at one depth in one bucket of iterations."""
 
@@ -202,14 +248,22 @@ class DepthCell(Schema):
     depth: int
     mean_weight: Number
     num_steps: int
+    share_reachable: Number = Field(default=None, description="Share of weights above 0.5")
+    p10_weight: Number = Field(default=None, description="Only with `quantiles`")
+    median_weight: Number = None
+    p90_weight: Number = None
 
 
 class DepthBucket(Schema):
-    """Marginal of one bucket: how many branches, and the mean of their effective depth."""
+    """Marginal of one bucket: how many branches, and the mean of their effective depth.
+
+    `branch_success`: share of won branches; `success`: the policy's own success in training."""
 
     iteration: int
     num_branches: int
     effective_depth: Number
+    branch_success: Number = None
+    success: Number = None
 
 
 class DepthMapResponse(Schema):
