@@ -82,7 +82,10 @@ class WebShopEnv:
                 f"restore of task {snapshot.task_id}: the environment plays {task.task_id}; "
                 "reset it to the snapshot's task first"
             )
-        if not isinstance(moment, Moment) or moment.errand != self._errand:
+        errand = self._errand
+        if not isinstance(moment, Moment) or not (
+            moment.errand is errand or moment.errand == errand
+        ):
             self.reset(task)
             for action in snapshot.actions:
                 self.step(action)
