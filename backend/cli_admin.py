@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.markup import escape
 from sqlalchemy import Connection
+from sqlalchemy.exc import OperationalError
 
 from backend.settings import Settings
 from sero_core.cli import app
@@ -19,7 +21,7 @@ tokens_app = typer.Typer(help="Tokens of the API, made on the server.", no_args_
 def register() -> None:
     """Add the commands to `sero`."""
     app.add_typer(tokens_app, name="token", rich_help_panel="Service")
-    for command in (api, migrate, backup, restore):
+    for command in (api, migrate, backup, restore, verify):
         app.command(rich_help_panel="Service")(command)
 
 
@@ -45,6 +47,38 @@ def migrate() -> None:
 
     upgrade(Settings.from_env().database_url)
     typer.echo(f"the tables are at revision {newest_revision()}")
+
+
+def verify(run_id: Annotated[int, typer.Argument(help="Number of the run", min=1)]) -> None:
+    """Compare a run's spools, rows and checkpoints; exit code 1 where they differ, 2 if it cannot.
+
+    On the machine (or with the shared folder) where the run was trained. A running run may be
+    verified, too.
+    """
+    from rich.console import Console
+    from rich.table import Table
+
+    from backend.db.engine import make_engine
+    from backend.verify import NoSuchRun, verify_run
+
+    settings = Settings.from_env()
+    engine = make_engine(settings.database_url, pool_size=1, statement_timeout_s=3600)
+    try:
+        with engine.connect() as connection:
+            findings = verify_run(connection, settings, run_id)
+    except (NoSuchRun, OperationalError) as error:
+        typer.echo(f"error: {error.args[0]}", err=True)
+        raise typer.Exit(2) from None
+    finally:
+        engine.dispose()
+    table = Table("check", "expected", "found", "")
+    for item in findings:
+        verdict = "ok" if item.is_ok else f"[red]DIFFERS[/red] {escape(item.note)}"
+        table.add_row(item.check, item.expected, item.found, verdict)
+    Console().print(table)
+    num_bad = sum(not item.is_ok for item in findings)
+    typer.echo(f"{len(findings)} checks, {num_bad} differ" if num_bad else "everything agrees")
+    raise typer.Exit(1 if num_bad else 0)
 
 
 def backup(folder: Annotated[Path, typer.Argument(help="A new folder")]) -> None:
