@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed-$(shell sha256sum pyproject.toml | cut -c1-12)
 # One thread per process: spinning OpenMP threads cost more than they bring on small machines.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: demo setup check test format lint types imports unit parity-alfworld mutate chaos screenshots clean
+.PHONY: demo setup check test format lint types imports unit parity-alfworld mutate audit chaos screenshots clean
 
 demo: $(STAMP) ## set up, start all services, train the demo run and follow it
 	@$(BIN)/sero demo
@@ -28,6 +28,10 @@ format:
 
 lint:
 	$(BIN)/ruff check .
+	$(BIN)/bandit -q -c pyproject.toml -r sero_core backend worker dashboard migrations 2>/dev/null
+
+audit: $(STAMP) ## known vulnerabilities of what is installed; needs the advisory database on the network
+	$(BIN)/pip-audit --skip-editable --progress-spinner off
 
 types:
 	$(BIN)/pyright
