@@ -88,7 +88,12 @@ def _verl_agent_estimator(name: str, is_webshop: bool) -> Table:
             "penalty": "row",
             "gamma": 1.0,
             "lam": 1.0,
-            "critic": {"lr": 1e-5, "value_clip": 0.5, "warmup_iterations": 0},
+            "critic": {
+                "lr": 1e-5,
+                "value_clip": 0.5,
+                "warmup_iterations": 0,
+                "minibatch_rows": 64 if is_webshop else 256,
+            },
         }
     conventions: Table = {"statistics": "rows", "penalty": "row", "singleton": "raw"}
     if name in ("dr_grpo", "rloo"):
