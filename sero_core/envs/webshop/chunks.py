@@ -9,9 +9,10 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Final
 
@@ -88,10 +89,13 @@ def build_chunks(
     remaining = enumerate(rows)
     seen: set[str] = set()
     chunks: list[Chunk] = []
-    while numbered := list(islice(remaining, rows_per_chunk)):
+    while (first := next(remaining, None)) is not None:
+        part = chain([first], islice(remaining, rows_per_chunk - 1))
         chunk = Chunk(work / f"chunk-{len(chunks):05d}")
-        if not chunk.folder.is_dir():
-            entries = list(read_rows(numbered, _by_asin(attributes), _by_asin(human), seen))
+        if chunk.folder.is_dir():
+            deque(part, maxlen=0)
+        else:
+            entries = list(read_rows(part, _by_asin(attributes), _by_asin(human), seen))
             _write_chunk(chunk.folder, entries, tag)
         seen.update(chunk.asins)
         chunks.append(chunk)

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sero_core.envs.webshop.chunks import ROWS_PER_CHUNK, Chunk, NounTagger, build_chunks
 from sero_core.envs.webshop.goals import DRAW_SEED, GOAL_KINDS, SHUFFLE_SEED, Goal, GoalKind
@@ -170,17 +169,22 @@ def _share(path: Path, step: str, progress: Progress) -> Callable[[int], None]:
 
 
 def _write_flags(shop: Shop, kind: GoalKind, out: Path, work: Path, progress: Progress) -> None:
-    """One byte per goal: bit 0 and 1 say whether the own product wins under each reward."""
+    """One byte per goal: bit 0 and 1 say whether the own product wins under each reward.
+
+    Goals of one instruction are done together: what they share is worked out once.
+    """
     goals = shop.goals(kind)
-    parts: list[NDArray[np.uint8]] = []
+    order = np.argsort(goals.drawn.source_of, kind="stable")
+    flags = np.zeros(len(goals), np.uint8)
     for start in range(0, len(goals), GOALS_PER_PART):
         progress(f"{kind} goals", start / len(goals))
         path = work / f"flags-{kind}-{start}.npy"
+        part = order[start : start + GOALS_PER_PART]
         if not path.is_file():
-            part = goals[start : start + GOALS_PER_PART]
-            write_array(path, np.array([_flags(shop, goal) for goal in part], np.uint8))
-        parts.append(np.load(path, allow_pickle=False))
-    write_array(out / f"{kind}_flags.npy", np.concatenate([np.empty(0, np.uint8), *parts]))
+            found = [_flags(shop, goals[place]) for place in part.tolist()]
+            write_array(path, np.array(found, np.uint8))
+        flags[part] = np.load(path, allow_pickle=False)
+    write_array(out / f"{kind}_flags.npy", flags)
 
 
 def _flags(shop: Shop, goal: Goal) -> int:

@@ -13,10 +13,12 @@ from pathlib import Path
 
 import pytest
 
+from sero_core.envs.webshop.catalogue import generate_products
 from sero_core.envs.webshop.chunks import build_chunks
 from sero_core.envs.webshop.goals import GOAL_KINDS
 from sero_core.envs.webshop.manifest import Manifest, read_manifest, verify
-from sero_core.envs.webshop.prepare import prepare
+from sero_core.envs.webshop.nouns import choose_nouns
+from sero_core.envs.webshop.prepare import Sources, prepare
 from sero_core.envs.webshop.products import CatalogueError
 from sero_core.envs.webshop.shop import Shop
 from sero_core.envs.webshop.splits import SPLIT_NAMES, SPLIT_RULES
@@ -176,6 +178,30 @@ def test_verify_reads_every_byte(prepared: Path, tmp_path: Path) -> None:
     Shop.open(shop)
     with pytest.raises(CatalogueError, match=r"documents\.npy was changed: got SHA-256"):
         verify(shop)
+
+
+def test_odd_texts_survive(tmp_path: Path) -> None:
+    """Lone surrogates, line breaks, NUL, asins beyond ASCII; no human file."""
+    rows = [product.row for product in generate_products(3, 1)]
+    rows[0] |= {"name": "half \ud83d emoji\u2028\x00", "asin": "É𝐱"}
+    rows[1] |= {"full_description": "a\nb\r\n\x85 zebra \udc00"}
+    attributes = {"É𝐱": {"attributes": ["\ud800"], "instruction_attributes": ["\ud800"]}}
+    attributes["É𝐱"] |= {"instruction": "find \ud83d"}
+    (tmp_path / "p.json").write_text(json.dumps(rows))
+    (tmp_path / "a.json").write_text(json.dumps(attributes))
+    tag, name = choose_nouns(None, "builtin")
+    sources = Sources(tmp_path / "p.json", tmp_path / "a.json", None, tag, name)
+    prepare(sources, tmp_path / "shop", quiet)
+    disk = Shop.open(tmp_path / "shop")
+    nouns = {row["name"]: tag([str(row["name"])])[0] for row in rows}
+    memory = Shop.from_raw(rows, attributes, {}, nouns)
+    for place in range(3):
+        assert disk.product(place) == memory.product(place)
+        assert disk.title_nouns(place) == memory.title_nouns(place)
+    assert disk.index_of("É𝐱") == 0
+    assert disk.search("zebra") == (1,)
+    assert disk.goals("synthetic")[0].instruction_text.startswith("find \ud83d")
+    assert len(disk.goals("human")) == 0
 
 
 def test_an_empty_catalogue(tmp_path: Path) -> None:
