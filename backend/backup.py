@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -104,7 +104,7 @@ def table_hashes(connection: Connection) -> dict[str, TableHash]:
 
 
 @contextmanager
-def _reading(database_url: str) -> Iterator[Connection]:
+def _reading(database_url: str) -> Generator[Connection]:
     """One repeatable view of the database. Times are UTC, so that rows read alike everywhere."""
     options = {"options": "-c timezone=UTC -c extra_float_digits=3"}
     engine = create_engine(database_url, poolclass=pool.NullPool, connect_args=options)

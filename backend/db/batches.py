@@ -79,6 +79,7 @@ LAYOUT: dict[str, JsonValue] = {
     "eval_results": list(r.EVAL_RESULT_COLUMNS),
     "eval_outcomes": list(r.EVAL_OUTCOME_COLUMNS),
     "checkpoints": list(r.CHECKPOINT_COLUMNS),
+    "rescores": list(r.RESCORE_COLUMNS),
 }
 LAYOUT_ID = text_id(json.dumps(LAYOUT, sort_keys=True))
 

@@ -151,7 +151,7 @@ class _Worker:
     def replaced(self, is_late: bool = False) -> Lost:
         """Kill the process, start another, and say what was wrong with the old one."""
         pid = self.pid
-        code = self._kill(patience_s=0.0 if is_late else 1.0)
+        code = self._kill(patience_s=0.0 if is_late else 10.0)
         what = f"no answer within {self._deadline_s:g} s, killed" if is_late else _ending(code)
         reason = f"environment worker {self._index} (pid {pid}): {what}"
         logger.warning("%s; a new worker takes its place", reason)

@@ -41,7 +41,7 @@ def walk(
         observation = env.step(action)
         if observation.is_terminated:
             break
-    return replace(episode_of(0.0, 1, index), steps=tuple(steps)), truths
+    return replace(episode_of(0.0, 1, index), task=task, steps=tuple(steps)), truths
 
 
 @pytest.fixture(scope="module")

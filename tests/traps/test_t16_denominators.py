@@ -200,4 +200,7 @@ def test_t16_two_ranks_take_the_step_of_one_process(tmp_path: Path) -> None:
     # 4 rows of a rank in each minibatch: 3 for the 11 rows, twice; 4 oracle rows: 3
     assert steps == other == 2 * NUM_STEPS + NUM_STEPS
     assert weights_0 == weights_1
-    assert metrics_0 == metrics_1
+    clocks = {key for key in metrics_0 if key.startswith("time/")}
+    assert {k: v for k, v in metrics_0.items() if k not in clocks} == {
+        k: v for k, v in metrics_1.items() if k not in clocks
+    }

@@ -18,9 +18,13 @@ MIXED = {"t1", "t4", "t7"}
 
 def play(tasks: Sequence[Task], number: int) -> list[Group]:
     """Only the tasks in MIXED have episodes that differ."""
-    return [
-        replace(group_of([1.0, 0.0 if t.task_id in MIXED else 1.0], [1, 2]), task=t) for t in tasks
-    ]
+    return [of_task(t, [1.0, 0.0 if t.task_id in MIXED else 1.0]) for t in tasks]
+
+
+def of_task(task: Task, rewards: Sequence[float]) -> Group:
+    group = group_of(rewards, range(1, len(rewards) + 1))
+    episodes = tuple(replace(episode, task=task) for episode in group.episodes)
+    return replace(group, task=task, episodes=episodes)
 
 
 def ids(groups: Sequence[Group]) -> list[str]:
@@ -43,7 +47,7 @@ def test_rounds_go_on_until_enough_groups_differ() -> None:
 
 def test_the_last_round_is_not_filtered_and_all_tasks_may_run_out() -> None:
     def hopeless(tasks: Sequence[Task], number: int) -> list[Group]:
-        return [replace(group_of([1.0, 1.0], [1, 2]), task=task) for task in tasks]
+        return [of_task(task, [1.0, 1.0]) for task in tasks]
 
     got = collect_rounds(hopeless, TASKS[:4], TASKS, max_rounds=4, seed=0)
     assert (len(got.groups), len(got.discarded), got.num_rounds) == (4, 12, 4)

@@ -23,10 +23,9 @@ from sero_core.config import RunConfig, load_config
 from sero_core.envs import make_env
 from sero_core.envs.vector import EnvPool, LocalEnvs, Lost, Reached, VectorEnv
 from sero_core.envs.workers import WorkerEnvs, WorkerError
-from sero_core.evaluate import evaluate
 from sero_core.metrics import rollout_metrics
-from sero_core.setup import Trainer, build_trainer, evaluation_sampling, training_sampling
-from sero_core.train import iterate
+from sero_core.setup import Trainer, build_trainer, training_sampling
+from sero_core.train import evaluate_panels, iterate
 from sero_core.types import Environment, Episode, Group, SeroError, Task
 from tests.support.train import TINY
 from tests.support.unruly import UnrulyEnv
@@ -207,11 +206,13 @@ def test_an_iteration_that_loses_every_episode_is_logged_and_passes(trainer: Tra
 @pytest.mark.slow
 def test_an_evaluation_plays_lost_episodes_again(trainer: Trainer, tmp_path: Path) -> None:
     panel = trainer.panels[0]
-    settings = {"sampling": evaluation_sampling(trainer.config), "seed": 1, "iteration": 0}
-    undisturbed = evaluate(trainer.collector, panel, **settings)
+    one = replace(trainer, panels=(panel,))
+    (undisturbed,) = evaluate_panels(one, 0)
     make = partial(UnrulyEnv, panel.tasks[0].task_id, "exit", tmp_path / "once")
     with closing(WorkerEnvs(make, 2, 60.0)) as envs:
-        again = evaluate(replace(trainer.collector, envs=envs), panel, **settings)
+        collector = replace(trainer.collector, envs=envs)
+        agent = replace(trainer.agent, collector=collector)
+        (again,) = evaluate_panels(replace(one, collector=collector, agent=agent), 0)
     assert (tmp_path / "once").exists()
     assert again.outcomes == undisturbed.outcomes
 
