@@ -40,7 +40,7 @@ def test_a_tab_is_a_link(page: Page, stack: Stack) -> None:
     page.goto(f"/run?id={stack.live}&tab=Log")
     expect(page.get_by_text("iteration 7/12 done")).to_be_visible()
     page.get_by_role("tab", name="Evaluations").click()
-    expect(page.get_by_text("Newest evaluation")).to_be_visible()
+    expect(page.get_by_text("Newest evaluation", exact=True)).to_be_visible()
     page.wait_for_url("**tab=Evaluations**")
 
 
