@@ -114,7 +114,7 @@ def _field(field: Field, config: Json, base: Json, errors: Mapping[str, str], ve
         step = 10.0 ** (-6 if 0 < abs(number) < 1e-3 else -2)
         st.number_input(label, value=number, step=step, format="%g", key=key, help=hint)
     elif field.kind == "choice":
-        index = field.choices.index(str(value)) if value in field.choices else 0
+        index = field.choices.index(str(value)) if str(value) in field.choices else 0
         st.selectbox(label, field.choices, index=index, key=key, help=hint)
     elif field.kind == "choices":
         chosen = [item for item in cast("list[str]", value) if item in field.choices]

@@ -88,6 +88,10 @@ def save_adapter(adapter: PeftModel, folder: Path, base: str, base_hash: str) ->
     """Write the adapter alone, float32, and what it belongs to."""
     adapter.save_pretrained(str(folder), save_embedding_layers=False)
     (folder / "README.md").unlink()  # peft's model card, a form to fill in
+    path = folder / "adapter_config.json"  # its sets are written in another order by each process
+    config = json.loads(path.read_text())
+    ordered = {k: sorted(v) if isinstance(v, list) else v for k, v in sorted(config.items())}
+    path.write_text(json.dumps(ordered, indent=2) + "\n")
     text = json.dumps({"path": base, "weights_hash": base_hash}, indent=1)
     (folder / BASE_FILE).write_text(text + "\n")
 

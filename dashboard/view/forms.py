@@ -87,6 +87,8 @@ def collect(section: Section, values: Mapping[str, object], base: Json) -> dict[
         given = values.get(field.dotted, lookup(base, field.path, field.default))
         if field.kind == "int" and isinstance(given, float) and given.is_integer():
             given = int(given)
+        if field.kind == "choice" and isinstance(field.default, int) and isinstance(given, str):
+            given = int(given)  # the inputs show numbers to choose from as text
         if field.kind == "choices":
             given = list(cast("list[str]", given))
         if field.kind == "ints" and isinstance(given, str):

@@ -52,10 +52,10 @@ def test_a_lost_wake_up_is_sent_again(running: Services) -> None:
 
 
 def test_sigkill_api_comes_back(running: Services) -> None:
-    before = running.main_process("uvicorn")
+    before = running.main_process("backend.cli api")
     before.kill()
     until(lambda: not before.is_running(), 5)
-    until(lambda: any(p.pid != before.pid for p in running.processes("uvicorn")), 30)
+    until(lambda: any(p.pid != before.pid for p in running.processes("backend.cli api")), 30)
 
     def answers() -> bool:
         return running.run(1) is not None

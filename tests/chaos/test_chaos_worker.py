@@ -75,8 +75,9 @@ def test_cancel_queued_never_starts(running: Services) -> None:
 
 
 def test_bad_input_fails_at_once_with_the_reason(running: Services) -> None:
-    run_id = running.submit("policy.path=/nonexistent")
+    missing = running.home / "models" / "nonexistent"  # below a root of the server
+    run_id = running.submit(f"policy.path={missing}")
     run = running.wait_for(run_id, "failed")
     assert run.reason is not None
-    assert "/nonexistent" in run.reason
+    assert str(missing) in run.reason
     assert attempts(running, run_id) == ["failed"]
