@@ -22,6 +22,11 @@ class BranchStepData(TypedDict):
     policy_action: str | None
     probe_action: str | None
     reward: float | None
+    greedy_logprob_mean: float | None
+    admissible_logprobs: list[float | None] | None
+    admissible_index: int | None
+    num_samples: int | None
+    num_matches: int | None
 
 
 class BranchData(TypedDict):
@@ -32,6 +37,7 @@ class BranchData(TypedDict):
     oracle: str
     weight_rule: str
     beta: float
+    tau: float
     is_trained: bool
     effective_depth: float | None
     root_hash: str
@@ -98,6 +104,7 @@ def _branch(branch: BranchDetail) -> BranchData:
         "oracle": branch.oracle,
         "weight_rule": branch.weight_rule,
         "beta": branch.beta,
+        "tau": branch.tau,
         "is_trained": branch.is_trained,
         "effective_depth": branch.effective_depth,
         "root_hash": branch.root_hash,
@@ -119,6 +126,11 @@ def _branch(branch: BranchDetail) -> BranchData:
                 "policy_action": step.policy_action,
                 "probe_action": step.probe_action,
                 "reward": step.reward,
+                "greedy_logprob_mean": step.greedy_logprob_mean,
+                "admissible_logprobs": step.admissible_logprobs,
+                "admissible_index": step.admissible_index,
+                "num_samples": step.num_samples,
+                "num_matches": step.num_matches,
             }
             for step in branch.steps
         ],

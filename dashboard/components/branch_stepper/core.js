@@ -31,12 +31,36 @@ function fmtWeight(value) {
   return fmt(value, Math.abs(num(value)) >= 0.0995 ? 2 : 3);
 }
 
-/** ell_k under the rule: the mean (lennorm) or the sum (seqprob) of the scored log-probabilities. */
-function spanLogprob(step, rule) {
+/** What each weight rule calls log c at beta = 1 (docs/methods.md, Weights). */
+const RULE_LABELS = {
+  lennorm: "ℓⱼ (mean)",
+  seqprob: "ℓⱼ (sum)",
+  relgreedy: "ℓⱼ − ℓ greedy",
+  sampled: "log share of samples",
+  admissible: "log softmax",
+};
+
+/** log c_k of a step at beta = 1 under the branch's rule; NaN where an ingredient is missing. */
+function ruleLogprob(step, branch) {
   const scored = step.logprobs.map(num).filter((_, i) => step.scored[i]);
   const sum = scored.reduce((a, b) => a + b, 0);
   if (scored.length === 0) return NaN;
-  return rule === "seqprob" ? sum : sum / scored.length;
+  switch (branch.weight_rule) {
+    case "seqprob":
+      return sum;
+    case "relgreedy":
+      return Math.min(0, sum / scored.length - num(step.greedy_logprob_mean));
+    case "sampled":
+      return Math.log((num(step.num_matches) + 0.5) / (num(step.num_samples) + 1));
+    case "admissible": {
+      const values = (step.admissible_logprobs ?? []).map((value) => num(value) / branch.tau);
+      const top = Math.max(...values);
+      const total = values.reduce((a, b) => a + Math.exp(b - top), 0);
+      return values[step.admissible_index] - top - Math.log(total);
+    }
+    default:
+      return sum / scored.length;
+  }
 }
 
 /** Recompute every ell, c and w of a branch from its logged log-probabilities. */
@@ -44,8 +68,8 @@ function recompute(branch) {
   const rows = [];
   let product = 1;
   for (const step of branch.steps) {
-    const ell = spanLogprob(step, branch.weight_rule);
-    const c = Math.exp(branch.beta * ell);
+    const ell = ruleLogprob(step, branch);
+    const c = branch.beta === 0 ? 1 : Math.exp(branch.beta * ell);
     rows.push({ ell, c, weight: product });
     product *= c;
   }

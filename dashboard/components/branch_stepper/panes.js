@@ -113,7 +113,7 @@ function weightTable(branch, result, k, go) {
     return el("div", "", el("p", "muted", "w₀ = 1: no oracle action precedes the root."), verdict);
   }
   const table = el("table", "weights");
-  const ell = branch.weight_rule === "seqprob" ? "ℓⱼ (sum)" : "ℓⱼ (mean)";
+  const ell = RULE_LABELS[branch.weight_rule] ?? RULE_LABELS.lennorm;
   const head = el("tr", "", ...["j", "preceding oracle action", ell, `cⱼ = e^(${branch.beta}·ℓⱼ)`, "product"].map((t) => el("th", "", t)));
   table.append(el("thead", "", head));
   const body = el("tbody");
