@@ -40,6 +40,7 @@ from backend.settings import Settings
 from backend.wakeup import Wakeups
 
 POOL_SIZE = 20
+ROUTES = (runs, jobs, sweeps, deletion, stream, compare, records, branches, operation, tokens)
 
 
 def create_app(settings: Settings | None = None) -> FastAPI:
@@ -81,31 +82,23 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         responses={422: {"model": ErrorResponse}, "default": {"model": ErrorResponse}},
     )
     app.state.services = services
-    rules = Rules(
-        is_token_required=chosen.require_token,
-        origins=frozenset({origin_of(chosen.api_url), origin_of(chosen.dashboard_url)}),
-        max_body_bytes=chosen.max_body_bytes,
-        max_import_bytes=chosen.max_import_bytes,
-    )
     app.add_middleware(ETags)
-    app.add_middleware(Gate, engine=services.engine, rules=rules)
+    app.add_middleware(Gate, engine=services.engine, rules=_rules(chosen))
     app.add_middleware(observe.Observed, metrics=request_metrics)
     errors.install(app, chosen.allowed_hosts)
     app.include_router(observe.router)
-    for module in (
-        runs,
-        jobs,
-        sweeps,
-        deletion,
-        stream,
-        compare,
-        records,
-        branches,
-        operation,
-        tokens,
-    ):
+    for module in ROUTES:
         app.include_router(module.router, prefix=PREFIX)
     return app
+
+
+def _rules(settings: Settings) -> Rules:
+    return Rules(
+        is_token_required=settings.require_token,
+        origins=frozenset({origin_of(settings.api_url), origin_of(settings.dashboard_url)}),
+        max_body_bytes=settings.max_body_bytes,
+        max_import_bytes=settings.max_import_bytes,
+    )
 
 
 def _operation_id(route: APIRoute) -> str:

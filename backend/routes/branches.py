@@ -5,106 +5,117 @@ from __future__ import annotations
 from typing import Annotated
 
 from fastapi import APIRouter, Query
+from pydantic import BaseModel, ConfigDict, Field
 
 from backend import schemas as s
 from backend.db.queries import branch_search, branches
 from backend.errors import NotFound
 from backend.routes.deps import (
-    Cursor,
-    Limit,
-    OptionalIteration,
     ServicesDep,
     split_permalink,
 )
 from backend.submission import wrong
 
 router = APIRouter(tags=["episodes and branches"])
-Name = Annotated[str | None, Query(max_length=200)]
 MAX_LISTED = 100
-Depth = Annotated[float | None, Query(ge=0, le=1e6)]
-Weight = Annotated[float | None, Query(ge=0, le=1e6)]
+Name = Annotated[str | None, Field(max_length=200)]
+Iteration = Annotated[int | None, Field(ge=0, le=2**31 - 1)]
+Depth = Annotated[int | None, Field(ge=0, le=10_000)]
+Amount = Annotated[float | None, Field(ge=0, le=1e6)]
+
+
+class BranchQuery(BaseModel):
+    """Which branches, in which order."""
+
+    model_config = ConfigDict(frozen=True)
+
+    run_id: str | None = Field(
+        default=None,
+        pattern=r"^[0-9]{1,9}(,[0-9]{1,9}){0,99}$",
+        description="One or more, by comma",
+    )
+    job_id: int | None = Field(default=None, ge=1, le=2**31 - 1)
+    iteration: Iteration = None
+    min_iteration: Iteration = None
+    max_iteration: Iteration = None
+    task_type: str | None = Field(
+        default=None, max_length=2000, description="One or more, by comma"
+    )
+    task_id: Name = None
+    split: Name = None
+    oracle: Name = None
+    outcome: str | None = Field(default=None, max_length=200, description="One or more, by comma")
+    is_episode_won: bool | None = None
+    differs_at_root: bool | None = Field(
+        default=None, description="The oracle's first action is (not) the policy's"
+    )
+    min_depth: Depth = Field(default=None, description="At least that many branch steps")
+    min_effective_depth: Amount = None
+    max_effective_depth: Amount = None
+    weight_depth: Depth = Field(
+        default=None, description="Depth of the weight limits; none = the last step"
+    )
+    min_weight: Amount = None
+    max_weight: Amount = None
+    q: str | None = Field(
+        default=None,
+        max_length=200,
+        description="Words of actions, task or reason, each from its beginning; "
+        '"in quotes" as a phrase',
+    )
+    observation: str | None = Field(
+        default=None,
+        max_length=200,
+        description="Occurs in an observation; slow, so give a run, too",
+    )
+    sort: s.BranchSort = "newest"
+    facets: bool = Field(default=False, description="With the number of each kind")
+    limit: int = Field(default=50, ge=1, le=500, description="Entries per page")
+    cursor: str | None = Field(
+        default=None, max_length=500, description="`next_cursor` of the last page"
+    )
+
+    def to_filter(self) -> branch_search.BranchFilter:
+        """Errors: `InvalidRequest` for an unknown outcome, or a search for an observation without
+        a run."""
+        if self.observation and self.run_id is None:
+            raise wrong("observation", "such a search reads every step of a run", "with `run_id`")
+        return branch_search.BranchFilter(
+            run_ids=[] if self.run_id is None else [int(part) for part in self.run_id.split(",")],
+            job_id=self.job_id,
+            iteration=self.iteration,
+            min_iteration=self.min_iteration,
+            max_iteration=self.max_iteration,
+            task_types=_listed(self.task_type),
+            task_id=self.task_id,
+            split=self.split,
+            oracle=self.oracle,
+            outcomes=_outcomes(self.outcome),
+            is_episode_won=self.is_episode_won,
+            differs_at_root=self.differs_at_root,
+            min_depth=self.min_depth,
+            min_effective_depth=self.min_effective_depth,
+            max_effective_depth=self.max_effective_depth,
+            weight_depth=self.weight_depth,
+            min_weight=self.min_weight,
+            max_weight=self.max_weight,
+            words=self.q,
+            observation=self.observation,
+        )
 
 
 @router.get("/branches")
-def list_branches(
-    services: ServicesDep,
-    run_id: Annotated[
-        str | None,
-        Query(pattern=r"^[0-9]{1,9}(,[0-9]{1,9}){0,99}$", description="One or more, by comma"),
-    ] = None,
-    job_id: Annotated[int | None, Query(ge=1, le=2**31 - 1)] = None,
-    iteration: OptionalIteration = None,
-    min_iteration: OptionalIteration = None,
-    max_iteration: OptionalIteration = None,
-    task_type: Annotated[
-        str | None, Query(max_length=2000, description="One or more, by comma")
-    ] = None,
-    task_id: Name = None,
-    split: Name = None,
-    oracle: Name = None,
-    outcome: Annotated[
-        str | None, Query(max_length=200, description="One or more, by comma")
-    ] = None,
-    is_episode_won: bool | None = None,
-    differs_at_root: Annotated[
-        bool | None, Query(description="The oracle's first action is (not) the policy's")
-    ] = None,
-    min_depth: Annotated[
-        int | None, Query(ge=0, le=10_000, description="At least that many branch steps")
-    ] = None,
-    min_effective_depth: Depth = None,
-    max_effective_depth: Depth = None,
-    weight_depth: Annotated[
-        int | None,
-        Query(ge=0, le=10_000, description="Depth of the weight limits; none = the last step"),
-    ] = None,
-    min_weight: Weight = None,
-    max_weight: Weight = None,
-    q: Annotated[
-        str | None,
-        Query(
-            max_length=200,
-            description="Words of actions, task or reason, each from its beginning; "
-            '"in quotes" as a phrase',
-        ),
-    ] = None,
-    observation: Annotated[
-        str | None,
-        Query(max_length=200, description="Occurs in an observation; slow, so give a run, too"),
-    ] = None,
-    sort: s.BranchSort = "newest",
-    facets: Annotated[bool, Query(description="With the number of each kind")] = False,
-    limit: Limit = 50,
-    cursor: Cursor = None,
-) -> s.BranchPage:
+def list_branches(services: ServicesDep, query: Annotated[BranchQuery, Query()]) -> s.BranchPage:
     """Search the branches of one run, some or all; newest iteration first, or by a column."""
-    if observation and run_id is None:
-        raise wrong("observation", "such a search reads every step of a run", "with `run_id`")
-    wanted = branch_search.BranchFilter(
-        run_ids=[] if run_id is None else [int(part) for part in run_id.split(",")],
-        job_id=job_id,
-        iteration=iteration,
-        min_iteration=min_iteration,
-        max_iteration=max_iteration,
-        task_types=_listed(task_type),
-        task_id=task_id,
-        split=split,
-        oracle=oracle,
-        outcomes=_outcomes(outcome),
-        is_episode_won=is_episode_won,
-        differs_at_root=differs_at_root,
-        min_depth=min_depth,
-        min_effective_depth=min_effective_depth,
-        max_effective_depth=max_effective_depth,
-        weight_depth=weight_depth,
-        min_weight=min_weight,
-        max_weight=max_weight,
-        words=q,
-        observation=observation,
-    )
+    wanted = query.to_filter()
     with services.reading() as connection:
         return branch_search.list_branches(
-            connection, wanted, sort=sort, limit=limit, cursor=cursor, has_facets=facets
+            connection,
+            wanted,
+            sort=query.sort,
+            limit=query.limit,
+            cursor=query.cursor,
+            has_facets=query.facets,
         )
 
 

@@ -114,26 +114,9 @@ def submit_run(
             "then": [follow.to_json() for follow in then],
         }
     )
-    run_id = connection.execute(
-        upsert(Run)
-        .values(
-            name=config.name,
-            method=method_of(config),
-            env=config.env.name,
-            preset=preset,
-            seed=config.seed,
-            config=data,
-            config_hash=config.group_hash(),
-            num_iterations=config.num_iterations,
-            idempotency_key=idempotency_key,
-            request_hash=request_hash,
-            parent_run_id=origin.parent_run_id,
-            sweep_id=origin.sweep_id,
-            token_id=caller.token_id,
-        )
-        .on_conflict_do_nothing(index_elements=[Run.idempotency_key])
-        .returning(Run.id)
-    ).scalar_one_or_none()
+    run_id = _insert_run(
+        connection, config, data, preset, idempotency_key, request_hash, origin, caller
+    )
     if run_id is None:
         return _known_run(connection, str(idempotency_key), request_hash)
     message = f"run {config.name} was submitted"
@@ -161,6 +144,39 @@ def submit_run(
             caller=caller,
         )
     return Submitted(run_id, job_id, is_new=True)
+
+
+def _insert_run(
+    connection: Connection,
+    config: RunConfig,
+    data: Payload,
+    preset: str | None,
+    idempotency_key: str | None,
+    request_hash: str,
+    lineage: Lineage,
+    caller: Caller,
+) -> int | None:
+    """The new run's id; None where a run has the key already."""
+    return connection.execute(
+        upsert(Run)
+        .values(
+            name=config.name,
+            method=method_of(config),
+            env=config.env.name,
+            preset=preset,
+            seed=config.seed,
+            config=data,
+            config_hash=config.group_hash(),
+            num_iterations=config.num_iterations,
+            idempotency_key=idempotency_key,
+            request_hash=request_hash,
+            parent_run_id=lineage.parent_run_id,
+            sweep_id=lineage.sweep_id,
+            token_id=caller.token_id,
+        )
+        .on_conflict_do_nothing(index_elements=[Run.idempotency_key])
+        .returning(Run.id)
+    ).scalar_one_or_none()
 
 
 def method_of(config: RunConfig) -> str:
