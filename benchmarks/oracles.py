@@ -34,7 +34,8 @@ from sero_core.config import load_config
 from sero_core.engines.transformers import TransformersRuntime
 from sero_core.envs.alfworld.env import AlfworldEnv
 from sero_core.envs.alfworld.generator import generate
-from sero_core.envs.alfworld.plan import State, plan
+from sero_core.envs.alfworld.plan import plan
+from sero_core.envs.alfworld.plan_state import State
 from sero_core.envs.alfworld.tasks import list_tasks
 from sero_core.envs.vector import EnvPool, LocalEnvs
 from sero_core.oracles import OracleConfig

@@ -28,7 +28,7 @@ from sero_core.baselines.demonstrations import (
 )
 from sero_core.envs.alfworld.env import AlfworldEnv
 from sero_core.envs.alfworld.generator import generate
-from sero_core.envs.alfworld.plan import LIGHT, TWO, Goal
+from sero_core.envs.alfworld.plan_state import LIGHT, TWO, Goal
 from sero_core.envs.alfworld.tasks import TASK_TYPES, list_tasks
 from sero_core.envs.webshop import source
 from sero_core.envs.webshop.generated import make_shop

@@ -41,7 +41,8 @@ from sero_core.setup import Trainer, build_trainer, training_sampling
 from sero_core.sinks import open_log
 from sero_core.sinks.space import SpaceGuard, disk_full, is_disk_full
 from sero_core.train import StopRequested, evaluate_panels, sample_tasks, train
-from sero_core.types import Evaluation, IterationRecord, SeroError, Task
+from sero_core.types import IterationRecord, SeroError, Task
+from sero_core.types_evaluation import Evaluation
 from sero_core.warmstart import WarmstartConfig, save_card, warmstart
 
 Say = Callable[[str], None]

@@ -12,7 +12,8 @@ from sero_core.prompts import PastStep, PromptBuilder
 from sero_core.sections import PromptConfig, RolloutConfig, TransformersEngine
 from sero_core.sections_evaluation import EvaluationConfig
 from sero_core.sections_webshop import EnvConfig
-from sero_core.types import EvalConditions, Observation
+from sero_core.types import Observation
+from sero_core.types_evaluation import EvalConditions
 
 MAX_PROBE_TOKENS = 131_072
 

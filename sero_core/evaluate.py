@@ -13,7 +13,8 @@ from dataclasses import dataclass
 
 from sero_core.baselines.episodes import Agent
 from sero_core.collect import Sampling
-from sero_core.types import EvalConditions, EvalOutcome, EvalResult, Evaluation, Task
+from sero_core.types import Task
+from sero_core.types_evaluation import EvalConditions, EvalOutcome, EvalResult, Evaluation
 
 Z_95 = 1.959963984540054
 Draw = Callable[[Sequence[Task], int, int], tuple[Task, ...]]

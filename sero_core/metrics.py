@@ -8,7 +8,8 @@ from statistics import stdev
 
 from sero_core.evaluate import rates_by_seed
 from sero_core.prompts import same_action
-from sero_core.types import Branch, Evaluation, Group, Step
+from sero_core.types import Branch, Group, Step
+from sero_core.types_evaluation import Evaluation
 
 
 def rollout_metrics(groups: Sequence[Group]) -> dict[str, float]:

@@ -13,7 +13,8 @@ from datetime import UTC, datetime
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from sero_core.types import Branch, BranchStep, Episode, Evaluation, IterationRecord, Step, Task
+from sero_core.types import Branch, BranchStep, Episode, IterationRecord, Step, Task
+from sero_core.types_evaluation import Evaluation
 
 SCHEMA_VERSION = 1
 

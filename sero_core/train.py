@@ -28,7 +28,8 @@ from sero_core.metrics import (
 from sero_core.rows import oracle_rows, policy_rows
 from sero_core.seeds import derive_seed, derived_random
 from sero_core.setup import ORACLE_OPTIMIZER, Trainer, evaluation_sampling, training_sampling
-from sero_core.types import Branch, Evaluation, Group, IterationRecord, Sink, Task
+from sero_core.types import Branch, Group, IterationRecord, Sink, Task
+from sero_core.types_evaluation import Evaluation
 from sero_core.update import update
 
 

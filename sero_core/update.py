@@ -81,11 +81,7 @@ def update(
     oracle_rows = oracle_batch or NO_ORACLE_ROWS
     joint = None
     if has_oracle_rows and sero is not None and sero.optimization == "joint":
-        # a generator of its own: the order of the policy rows is that of the base method
-        order = np.random.default_rng((seed, 1)).permutation(len(oracle_rows))
-        joint = JointOracle(
-            policy, oracle_rows, sero, passes, np.array_split(order, len(steps) or 1)
-        )
+        joint = _joint(policy, oracle_rows, sero, passes, len(steps), seed)
     metrics |= _update_policy_rows(policy, optimizer, batch, steps, loss, optim, passes, joint)
     if joint is not None:
         metrics |= joint.metrics()
@@ -96,6 +92,15 @@ def update(
         metrics["numerics/grad_norm_oracle"] = metrics["sero/grad_norm"]
         metrics["time/update_oracle_s"] = time.monotonic() - started
     return metrics
+
+
+def _joint(
+    policy: Policy, rows: OracleBatch, sero: SeroConfig, passes: Passes, num_steps: int, seed: int
+) -> JointOracle:
+    """The oracle rows in a random order, spread over the base loss's steps."""
+    # a generator of its own: the order of the policy rows is that of the base method
+    order = np.random.default_rng((seed, 1)).permutation(len(rows))
+    return JointOracle(policy, rows, sero, passes, np.array_split(order, num_steps or 1))
 
 
 def _update_policy_rows(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-from sero_core.envs.alfworld.plan import natural
+from sero_core.envs.alfworld.plan_state import natural
 from sero_core.types import Observation, OracleError
 
 _NAME = r"[a-z]+ \d+"

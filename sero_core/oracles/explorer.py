@@ -13,7 +13,7 @@ from typing import ClassVar, Literal
 from pydantic import BaseModel, ConfigDict
 
 from sero_core.envs.alfworld.generator.rooms import load_affordances, load_placements
-from sero_core.envs.alfworld.plan import CHANGES, LIGHT, SIMPLE, TWO, Goal
+from sero_core.envs.alfworld.plan_state import CHANGES, LIGHT, SIMPLE, TWO, Goal
 from sero_core.oracles.belief import Belief, kind_of
 from sero_core.oracles.goal import goal_from_sentence
 from sero_core.types import DeadEnd, Observation, Oracle, OracleError, Prefix

@@ -7,7 +7,7 @@ import re
 from functools import lru_cache
 from pathlib import Path
 
-from sero_core.envs.alfworld.plan import LIGHT, SIMPLE, TWO, Goal
+from sero_core.envs.alfworld.plan_state import LIGHT, SIMPLE, TWO, Goal
 from sero_core.types import OracleError
 
 _SENTENCES = (

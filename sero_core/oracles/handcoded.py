@@ -21,7 +21,7 @@ from typing import ClassVar, Literal, Protocol, cast
 
 from pydantic import BaseModel, ConfigDict
 
-from sero_core.envs.alfworld.plan import LIGHT, Goal
+from sero_core.envs.alfworld.plan_state import LIGHT, Goal
 from sero_core.oracles.goal import goal_from_file
 from sero_core.types import Environment, Observation, Oracle, OracleError, Prefix, SeroError
 

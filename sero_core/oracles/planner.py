@@ -10,7 +10,8 @@ from typing import ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from sero_core.envs.alfworld.plan import Goal, Layout, State, plan
+from sero_core.envs.alfworld.plan import plan
+from sero_core.envs.alfworld.plan_state import Goal, Layout, State
 from sero_core.oracles.goal import goal_from_file
 from sero_core.types import Environment, Observation, Oracle, OracleError, Prefix
 

@@ -13,7 +13,8 @@ from pydantic.fields import FieldInfo
 
 from sero_core.envs.alfworld.env import AlfworldEnv
 from sero_core.envs.alfworld.generator import TASK_TYPES, generate
-from sero_core.envs.alfworld.plan import State, plan
+from sero_core.envs.alfworld.plan import plan
+from sero_core.envs.alfworld.plan_state import State
 from sero_core.envs.alfworld.tasks import list_tasks
 from sero_core.oracles import OracleConfig
 from sero_core.oracles.goal import goal_from_file

@@ -18,10 +18,6 @@ from sero_core.types import (
     CheckpointRecord,
     Completion,
     Episode,
-    EvalConditions,
-    EvalOutcome,
-    EvalResult,
-    Evaluation,
     Group,
     IterationRecord,
     Observation,
@@ -29,6 +25,7 @@ from sero_core.types import (
     Step,
     Task,
 )
+from sero_core.types_evaluation import EvalConditions, EvalOutcome, EvalResult, Evaluation
 
 OUTCOMES: tuple[BranchOutcome, ...] = get_args(BranchOutcome)
 TASK_TYPES = ("pick_and_place_simple", "look_at_obj_in_light", "pick_two_obj_and_place")

@@ -23,7 +23,8 @@ from sero_core.evaluate import (
 )
 from sero_core.metrics import evaluation_metrics
 from sero_core.protocols import FixedProtocol, PaperProtocol
-from sero_core.types import Episode, EvalOutcome, Task
+from sero_core.types import Episode, Task
+from sero_core.types_evaluation import EvalOutcome
 from tests.support.episodes import episode_of
 from tests.support.records import CONDITIONS
 

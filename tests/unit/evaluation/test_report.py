@@ -10,7 +10,8 @@ import pytest
 from sero_core.evaluate import macro_rate, summarize
 from sero_core.records import from_line, to_line
 from sero_core.report import rows_of_run, table
-from sero_core.types import EvalOutcome, Evaluation, IterationRecord, SeroError
+from sero_core.types import IterationRecord, SeroError
+from sero_core.types_evaluation import EvalOutcome, Evaluation
 from tests.support.records import CONDITIONS
 
 

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from sero_core.envs.alfworld.plan import CHANGES, LIGHT, TWO, Goal, State, is_reached, natural, plan
+from sero_core.envs.alfworld.plan import is_reached, plan
+from sero_core.envs.alfworld.plan_state import CHANGES, LIGHT, TWO, Goal, State, natural
 from sero_core.types import DeadEnd
 
 Fact = tuple[str, ...]

@@ -10,7 +10,8 @@ from functools import cache
 from sero_core.envs.alfworld.generator.compose import DIFFICULTIES, Difficulty, World, compose
 from sero_core.envs.alfworld.generator.pddl import build_problem
 from sero_core.envs.alfworld.generator.rooms import DATA, LAMP, SPLITS, TASK_TYPES
-from sero_core.envs.alfworld.plan import Goal, State, plan
+from sero_core.envs.alfworld.plan import plan
+from sero_core.envs.alfworld.plan_state import Goal, State
 
 TEMPLATES = {
     "pick_and_place_simple": ("put a {obj} in {recep}.", "put some {obj} on {recep}."),
