@@ -25,6 +25,8 @@ from backend.routes import (
     branches,
     compare,
     deletion,
+    exports,
+    imports,
     jobs,
     operation,
     records,
@@ -40,7 +42,20 @@ from backend.settings import Settings
 from backend.wakeup import Wakeups
 
 POOL_SIZE = 20
-ROUTES = (runs, jobs, sweeps, deletion, stream, compare, records, branches, operation, tokens)
+ROUTES = (
+    runs,
+    jobs,
+    sweeps,
+    deletion,
+    stream,
+    compare,
+    records,
+    branches,
+    exports,
+    imports,
+    operation,
+    tokens,
+)
 
 
 def create_app(settings: Settings | None = None) -> FastAPI:

@@ -46,6 +46,9 @@ Checkpoint = Annotated[
 Markdown = Annotated[bool, typer.Option("--markdown", help="The last table as markdown")]
 
 
+Rows = Annotated[Path | None, typer.Option("--rows", help="Stored rows, as JSON")]
+
+
 @app.callback()
 def _root() -> None:
     """Keep the command names even where a single command is registered."""
@@ -131,12 +134,45 @@ def branch(
     out: Out,
     overrides: Overrides,
     checkpoint: Checkpoint = None,
+    root: Annotated[
+        str, typer.Option(help="EPISODE:STEP of a stored episode instead of new rollouts")
+    ] = "",
+    rows: Rows = None,
+    branch_prefix: Annotated[str, typer.Option(help="Goes before the branch's id")] = "",
 ) -> None:
     """Roll out a checkpoint, choose roots, run the oracle; writes branches and weights to --out."""
     from sero_core.commands import run_branching
+    from sero_core.commands_stored import GivenRoot, run_branch_from
 
     with _clear_errors():
-        run_branching(load_config(config, tuple(overrides)), out, checkpoint, say=_say)
+        loaded = load_config(config, tuple(overrides))
+        if not root:
+            run_branching(loaded, out, checkpoint, say=_say)
+            return
+        episode_id, separator, step = root.rpartition(":")
+        if not separator or not step.isdecimal():
+            raise SeroError(f"--root is {root!r}, expected EPISODE:STEP, for instance i5g0e3:4")
+        if rows is None or checkpoint is None:
+            raise SeroError("--root needs --rows and --checkpoint")
+        given = GivenRoot(episode_id, int(step), branch_prefix)
+        run_branch_from(loaded, out, checkpoint, rows, given, say=_say)
+
+
+@app.command()
+def rescore(
+    config: ConfigPath,
+    out: Out,
+    overrides: Overrides,
+    rows: Annotated[Path, typer.Option("--rows", help="Stored branches with their episodes")],
+    checkpoints: Annotated[
+        list[Path], typer.Option("--checkpoint", help="Checkpoint folder, may be repeated")
+    ],
+) -> None:
+    """Weights of stored branches under other checkpoints of their run."""
+    from sero_core.commands_stored import run_rescoring
+
+    with _clear_errors():
+        run_rescoring(load_config(config, tuple(overrides)), out, checkpoints, rows, say=_say)
 
 
 @app.command()

@@ -225,6 +225,17 @@ def to_payload(record: IterationRecord) -> IterationPayload:
             weights_hash=record.checkpoint.weights_hash,
             num_bytes=record.checkpoint.num_bytes,
         ),
+        rescores=[
+            RescorePayload(
+                branch_id=rescore.branch_id,
+                weights_hash=rescore.weights_hash,
+                effective_depth=rescore.effective_depth,
+                weights=list(rescore.weights),
+                compatibilities=list(rescore.compatibilities),
+                logprob_means=list(rescore.logprob_means),
+            )
+            for rescore in record.rescores
+        ],
     )
 
 
@@ -332,6 +343,7 @@ def _branch(branch: Branch) -> BranchPayload:
         steps=[_branch_step(step) for step in branch.steps],
         tau=branch.tau,
         control=branch.control,
+        is_episode_won=branch.is_episode_won,
     )
 
 

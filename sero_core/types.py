@@ -303,6 +303,7 @@ class Branch:
     final_observation: Observation | None
     tau: float = 1.0
     control: str | None = None
+    is_episode_won: bool | None = None
 
     @property
     def effective_depth(self) -> float:
@@ -322,6 +323,22 @@ class CheckpointRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class Rescore:
+    """A stored branch under another policy, whose safetensors file has the SHA-256 `weights_hash`;
+    values by depth."""
+
+    branch_id: str
+    weights_hash: str
+    weights: tuple[float, ...]
+    compatibilities: tuple[float, ...]
+    logprob_means: tuple[float, ...]
+
+    @property
+    def effective_depth(self) -> float:
+        return sum(self.weights)
+
+
+@dataclass(frozen=True, slots=True)
 class IterationRecord:
     """Everything one iteration produced; what every sink receives.
 
@@ -334,6 +351,7 @@ class IterationRecord:
     branches: tuple[Branch, ...]
     evaluations: tuple[Evaluation, ...]
     checkpoint: CheckpointRecord | None
+    rescores: tuple[Rescore, ...] = ()
 
 
 class Sink(Protocol):

@@ -6,6 +6,7 @@ one renews the lease, one ships. The process group always ends with the job.
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import signal
@@ -17,6 +18,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Literal
 
+from pydantic import JsonValue
 from sqlalchemy import Engine
 
 from backend.db.ingest import StaleAttempt
@@ -31,6 +33,7 @@ from worker.retry import AWAY, GaveUp, in_transaction
 from worker.ship import Shipper
 
 TICK_S = 0.1
+RESULT = "result.json"
 LOOK_S = 1.0
 STOP_GRACE_S = 60.0
 """Seconds to write a checkpoint after SIGTERM."""
@@ -51,11 +54,11 @@ def run_job(
     the job goes back to the queue. Errors: only what is not the job's fault.
     """
     try:
-        plan = prepare(settings, claimed)
+        plan = prepare(engine, settings, claimed)
     except JobError as error:
         _end(engine, claimed, "failed", str(error))
         return
-    except FolderInUse as error:  # a process that was given up still trains there
+    except (FolderInUse, *AWAY) as error:  # a process that was given up still trains there
         _again(engine, claimed, str(error), is_failure=False)
         return
     except OSError as error:
@@ -213,7 +216,7 @@ def _conclude(
         _end(engine, claimed, "failed", f"its rows cannot be stored: {error}"[:2000])
         raise
     if status == 0:
-        _end(engine, claimed, "succeeded", "finished")
+        _end(engine, claimed, "succeeded", "finished", _result(out))
     elif lease.is_kill_requested:
         _end(engine, claimed, "cancelled", "cancelled by the user")
     elif stop == "cancel" or lease.is_cancel_requested:
@@ -230,10 +233,24 @@ def _conclude(
         _again(engine, claimed, reason.removesuffix(": "), is_failure=True)
 
 
-def _end(engine: Engine, claimed: ClaimedJob, state: jobs.EndState, reason: str) -> None:
+def _result(out: Path) -> dict[str, JsonValue] | None:
+    """What the process says that it made, beside the rows of its run."""
+    path = out / RESULT
+    return json.loads(path.read_text()) if path.is_file() else None
+
+
+def _end(
+    engine: Engine,
+    claimed: ClaimedJob,
+    state: jobs.EndState,
+    reason: str,
+    result: dict[str, JsonValue] | None = None,
+) -> None:
     done = in_transaction(
         engine,
-        lambda connection: jobs.finish(connection, claimed.job_id, claimed.attempt, state, reason),
+        lambda connection: jobs.finish(
+            connection, claimed.job_id, claimed.attempt, state, reason, result
+        ),
         threading.Event(),
     )
     log.info("job %d attempt %d: %s (%s)", claimed.job_id, claimed.attempt, state, reason)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import time
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from threading import Lock
 from types import TracebackType
 from typing import Self, TypeVar
@@ -20,7 +21,7 @@ Params = Mapping[str, str | int | float | bool | Sequence[str] | None]
 
 PREFIX = "/api/v1"
 TIMEOUT = httpx.Timeout(10.0, connect=2.0)
-DELETE_TIMEOUT_S = 600.0
+LONG_TIMEOUT_S = 600.0
 RETRY_WAITS_S = (0.1, 0.5)
 RETRY_STATUSES = frozenset({502, 503, 504})
 NOT_MODIFIED = 304
@@ -136,7 +137,36 @@ class Http:
         )
 
     def _delete(self, path: str, model: type[ModelT]) -> ModelT:
-        return self._send(self._http.build_request("DELETE", path, timeout=DELETE_TIMEOUT_S), model)
+        return self._send(self._http.build_request("DELETE", path, timeout=LONG_TIMEOUT_S), model)
+
+    def _upload(self, path: str, model: type[ModelT], body: Iterable[bytes]) -> ModelT:
+        request = self._http.build_request(
+            "POST",
+            path,
+            content=body,
+            headers={"Content-Type": "application/x-ndjson"},
+            timeout=LONG_TIMEOUT_S,
+        )
+        return self._send(request, model)
+
+    def _download(self, path: str, params: Params, target: Path) -> int:
+        """Errors: OSError, too. Nothing half-written stays under the target's name."""
+        part = target.with_name(f".{target.name}.part")
+        try:
+            with self._http.stream(
+                "GET", path, params=dict(params), timeout=LONG_TIMEOUT_S
+            ) as response:
+                if not response.is_success:
+                    response.read()
+                    self._parse(response, s.ErrorResponse)
+                with part.open("wb") as file:
+                    for chunk in response.iter_bytes():
+                        file.write(chunk)
+        except httpx.TransportError as error:
+            part.unlink(missing_ok=True)
+            raise ApiError(0, "unreachable", f"GET {path} failed: {error!r}") from error
+        part.replace(target)
+        return target.stat().st_size
 
     def _send(self, request: httpx.Request, model: type[ModelT]) -> ModelT:
         return self._parse(self._exchange(request), model)

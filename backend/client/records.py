@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal
 
 from backend import schemas as s
 from backend.client.http import Http, Params
@@ -155,6 +157,16 @@ class RecordCalls(Http):
     def compare(self, run_ids: Sequence[int]) -> s.CompareResponse:
         params = {"runs": ",".join(str(run_id) for run_id in run_ids)}
         return self._get("/compare", s.CompareResponse, params)
+
+    def export_table(
+        self, run_id: int, table: str, target: Path, kind: Literal["parquet", "csv", "jsonl"]
+    ) -> int:
+        """Write all rows of a table of the run to a file; returns its bytes."""
+        return self._download(f"/runs/{run_id}/tables/{table}", {"format": kind}, target)
+
+    def download_result(self, job_id: int, target: Path) -> int:
+        """Write the archive of an export job to a file; returns its bytes."""
+        return self._download(f"/jobs/{job_id}/result", {}, target)
 
     def curves(
         self,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+
 from backend import schemas as s
 from backend.client.http import Http
 
@@ -84,6 +86,16 @@ class RunCalls(Http):
         """Weights but the newest; every row stays."""
         path = f"/runs/{run_id}/checkpoints?keep_newest={keep_newest}"
         return self._delete(path, s.DeletionReport)
+
+    def import_run(self, header: s.ImportHeader, lines: Iterable[bytes]) -> s.ImportReport:
+        """Send a run that was trained elsewhere; `lines` are those of its records.jsonl."""
+
+        def body() -> Iterator[bytes]:
+            yield header.model_dump_json().encode() + b"\n"
+            for line in lines:
+                yield line if line.endswith(b"\n") else line + b"\n"
+
+        return self._upload("/runs:import", s.ImportReport, body())
 
     def apply_retention(self, request: s.RetentionRequest) -> s.DeletionReport:
         return self._post("/retention", s.DeletionReport, request)

@@ -61,6 +61,16 @@ class Record:
         return cls(attempt, payload.iteration, digest_of(line), len(line), payload)
 
 
+def hash_of_digest(digest: bytes) -> int:
+    """What a stored iteration keeps of its record: 64 bits of the digest, signed."""
+    return int.from_bytes(digest[:8], "big", signed=True)
+
+
+def payload_hash(payload: IterationPayload) -> int:
+    """The same for a line of records.jsonl."""
+    return hash_of_digest(Record.of_line(0, payload).digest)
+
+
 class Progress(NamedTuple):
     """How much of an attempt is stored."""
 
@@ -75,11 +85,11 @@ LAYOUT: dict[str, JsonValue] = {
     "steps": list(r.STEP_COLUMNS),
     "branches": list(r.BRANCH_COLUMNS),
     "branch_steps": list(r.BRANCH_STEP_COLUMNS),
+    "rescores": list(r.RESCORE_COLUMNS),
     "evaluations": list(r.EVALUATION_COLUMNS),
     "eval_results": list(r.EVAL_RESULT_COLUMNS),
     "eval_outcomes": list(r.EVAL_OUTCOME_COLUMNS),
     "checkpoints": list(r.CHECKPOINT_COLUMNS),
-    "rescores": list(r.RESCORE_COLUMNS),
 }
 LAYOUT_ID = text_id(json.dumps(LAYOUT, sort_keys=True))
 

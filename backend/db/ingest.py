@@ -16,7 +16,16 @@ from collections.abc import Sequence
 from sqlalchemy import Connection, delete, func, select, text, update
 
 from backend.db import rows as r
-from backend.db.batches import Owner, Record, StaleAttempt, is_stored, keep, lock, supersede
+from backend.db.batches import (
+    Owner,
+    Record,
+    StaleAttempt,
+    hash_of_digest,
+    is_stored,
+    keep,
+    lock,
+    supersede,
+)
 from backend.db.copy import Contents, copy_into
 from backend.db.models import Job, LogLine
 from backend.db.records import (
@@ -64,8 +73,7 @@ def store_record(connection: Connection, owner: Owner, record: Record) -> bool:
     else:
         _reset_failures(connection, place)
     contents = _insert_facts(connection, place, record.payload)
-    payload_hash = int.from_bytes(record.digest[:8], "big", signed=True)
-    row = r.iteration_row(place, record.attempt, payload_hash, record.payload)
+    row = r.iteration_row(place, record.attempt, hash_of_digest(record.digest), record.payload)
     contents["iterations"] = copy_into(connection, Iteration, r.ITERATION_COLUMNS, [row])
     keep(connection, owner, record, contents)
     if kind == "train":

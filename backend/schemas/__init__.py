@@ -30,6 +30,10 @@ from backend.schemas.deletion import (
     DeletionReport,
     RetentionRequest,
 )
+from backend.schemas.imports import (
+    ImportHeader,
+    ImportReport,
+)
 from backend.schemas.jobs import (
     AttemptInfo,
     Id,
@@ -162,6 +166,8 @@ __all__ = [
     "HealthResponse",
     "Id",
     "IdentityInfo",
+    "ImportHeader",
+    "ImportReport",
     "JobInfo",
     "JobKind",
     "JobPage",

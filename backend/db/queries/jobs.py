@@ -25,8 +25,10 @@ Callers own the transaction: use `with engine.begin() as connection`. Workers th
 
 from __future__ import annotations
 
+import json
 from typing import Literal, NamedTuple
 
+from pydantic import JsonValue
 from sqlalchemy import Connection, text
 
 from backend.db.queries.attempts import close_attempt, close_orphans
@@ -104,18 +106,34 @@ def stop_requests(connection: Connection, job_id: int) -> tuple[bool, bool]:
     return (False, False) if row is None else (row.is_cancel_requested, row.is_kill_requested)
 
 
-def finish(connection: Connection, job_id: int, attempt: int, state: EndState, reason: str) -> bool:
-    """End the job for good. False: this attempt does not own it any more; nothing changed."""
+def finish(
+    connection: Connection,
+    job_id: int,
+    attempt: int,
+    state: EndState,
+    reason: str,
+    result: dict[str, JsonValue] | None = None,
+) -> bool:
+    """End the job for good. False: this attempt does not own it any more; nothing changed.
+
+    `result`: what it made beside the rows of its run, for instance a file.
+    """
     row = connection.execute(
         text(
             """
             UPDATE jobs SET state = :state, reason = :reason, finished_at = clock_timestamp(),
-                lease_expires_at = NULL
+                lease_expires_at = NULL, result = CAST(:result AS jsonb)
             WHERE id = :job_id AND attempt = :attempt AND state = 'running'
             RETURNING run_id, kind, worker_id
             """
         ),
-        {"job_id": job_id, "attempt": attempt, "state": state, "reason": reason},
+        {
+            "job_id": job_id,
+            "attempt": attempt,
+            "state": state,
+            "reason": reason,
+            "result": None if result is None else json.dumps(result),
+        },
     ).one_or_none()
     if row is None:
         return False
