@@ -52,9 +52,9 @@ def test_what_the_settings_name_is_taken(settings: Settings, tmp_path: Path) -> 
 def test_the_worker_checks_again(engine: Engine, settings: Settings) -> None:
     """The settings may have changed since, or the row may not have come through this API."""
     claimed = start(engine, submit(engine))
-    prepare(settings, claimed)
+    prepare(engine, settings, claimed)
     policy = {"policy": {"path": "/etc"}}
     with pytest.raises(JobError, match=r"policy\.path: '/etc' is outside"):
-        prepare(settings, replace(claimed, config={**claimed.config, **policy}))
+        prepare(engine, settings, replace(claimed, config={**claimed.config, **policy}))
     with pytest.raises(JobError, match=r"sero\.oracle\.base_url"):
-        prepare(settings, replace(claimed, config={**claimed.config, "sero": {"oracle": LLM}}))
+        prepare(engine, settings, replace(claimed, config={**claimed.config, "sero": {"oracle": LLM}}))
