@@ -64,12 +64,13 @@ def build_trainer(
     is_training: bool = True,
 ) -> Trainer:
     """Load everything. `checkpoint` replaces the weights of policy and critic, not the reference's;
-    without `is_training` there is no critic.
+    without `is_training` there is neither a critic nor a reference policy.
 
     Errors: `SeroError` subclasses naming the policy folder, data root or split that is wrong.
     """
     policy = open_policy(config.policy, checkpoint, config.seed)
-    reference = reference_policy(policy, config.policy) if config.loss.kl_coef > 0 else None
+    has_reference = is_training and config.loss.kl_coef > 0
+    reference = reference_policy(policy, config.policy) if has_reference else None
     critic = _critic(config, checkpoint) if is_training else None
     engine = TransformersRuntime(config.engine, policy)
     make = partial(make_env, config.env)
