@@ -136,6 +136,8 @@ def _microbatch(
         norm_length=loss.norm_length,
     )
     outputs.logprobs_N.retain_grad()
+    if outputs.entropy_N.requires_grad:
+        outputs.entropy_N.retain_grad()
     (part.sum / count).backward()
     _count(totals, part.sum, outputs, surrogate, divergence_N, old_N, mask_N, loss)
 
@@ -195,8 +197,9 @@ def _count(
     ratio_N = surrogate.ratio_N
     is_outside_N = (ratio_N < 1.0 - loss.clip_low) | (ratio_N > 1.0 + loss.clip_high)
     gap_N = torch.where(mask_N, (outputs.logprobs_N.detach() - old_N).abs(), 0.0)
-    gradient_N = outputs.logprobs_N.grad
-    masked_grad_N = torch.zeros_like(gap_N) if gradient_N is None else gradient_N.abs()
+    differentiated = [v for v in (outputs.logprobs_N, outputs.entropy_N) if v.requires_grad]
+    gradients = [v.grad.abs() for v in differentiated if v.grad is not None]
+    masked_grad_N = torch.stack([torch.zeros_like(gap_N), *gradients]).amax(dim=0)
     sums = {
         "loss": numerator,
         "entropy": torch.where(mask_N, outputs.entropy_N, 0.0).sum(),

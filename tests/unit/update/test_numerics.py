@@ -8,7 +8,9 @@ from dataclasses import replace
 import pytest
 import torch
 
+from sero_core import policy_gradient as policy_gradient_module
 from sero_core.batch import build_batch, build_oracle_batch
+from sero_core.losses.aggregate import aggregate
 from sero_core.sections import PolicyLoss
 from sero_core.update import PROBE_ROWS
 from tests.support.rows import (
@@ -86,6 +88,26 @@ def test_one_term_costs_no_pass_of_its_own() -> None:
     oracle = build_oracle_batch(oracle_rows())
     metrics = run_update(policy, build_batch([]), oracle)
     assert metrics["numerics/grad_norm_oracle"] == metrics["sero/grad_norm"] > 0
+
+
+def test_a_mask_that_is_not_applied_shows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """numerics/masked_grad_max is 0 by right and not by construction: for the surrogate and for the
+    entropy it is more as soon as the aggregation forgets the mask."""
+    rows = [
+        replace(row, mask=tuple(i > 0 for i in range(len(row.token_ids))))
+        for row in sampled_rows(tiny_policy(), advantages=(1.0,))
+    ]
+
+    def forgetful(values_N, mask_N, *rest, **options):  # noqa: ANN001, ANN002, ANN003, ANN202
+        return aggregate(values_N, torch.ones_like(mask_N), *rest, **options)
+
+    loss = PolicyLoss(kl_coef=0.0, entropy_coef=10.0)
+    honest = run_update(tiny_policy(), build_batch(rows), loss=loss)
+    assert honest["numerics/masked_grad_max"] == 0.0
+    monkeypatch.setattr(policy_gradient_module, "aggregate", forgetful)
+    for broken in (PLAIN, loss):
+        metrics = run_update(tiny_policy(), build_batch(rows), loss=broken)
+        assert metrics["numerics/masked_grad_max"] > 1e-3
 
 
 def test_probing_changes_no_weight() -> None:
