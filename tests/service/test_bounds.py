@@ -57,4 +57,6 @@ def test_the_worker_checks_again(engine: Engine, settings: Settings) -> None:
     with pytest.raises(JobError, match=r"policy\.path: '/etc' is outside"):
         prepare(engine, settings, replace(claimed, config={**claimed.config, **policy}))
     with pytest.raises(JobError, match=r"sero\.oracle\.base_url"):
-        prepare(engine, settings, replace(claimed, config={**claimed.config, "sero": {"oracle": LLM}}))
+        prepare(
+            engine, settings, replace(claimed, config={**claimed.config, "sero": {"oracle": LLM}})
+        )
