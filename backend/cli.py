@@ -14,7 +14,8 @@ from typing import Annotated
 
 import typer
 
-from backend import cli_admin
+from backend import cli_admin, cli_queue
+from backend.cli_queue import clear_errors
 from backend.settings import Settings
 from sero_core.cli import app
 
@@ -28,6 +29,7 @@ RunId = Annotated[int, typer.Argument(help="Number of the run", min=1)]
 def main() -> None:
     """The entry point."""
     cli_admin.register()
+    cli_queue.register()
     app()
 
 
@@ -47,7 +49,7 @@ def up(
 
     options = options_from_env(Settings.from_env().home, api_port, dashboard_port, dashboard, host)
     with (
-        _clear_errors(),
+        clear_errors(),
         _interruptible(),
         home_lock(options.home),
         Supervisor(make_stages(options), _say) as supervisor,
@@ -108,7 +110,7 @@ def demo(
 
     options = options_from_env(Settings.from_env().home, api_port, dashboard_port, dashboard)
     with (
-        _clear_errors(),
+        clear_errors(),
         _interruptible(),
         home_lock(options.home),
         Supervisor(make_stages(options), _say) as supervisor,
@@ -143,7 +145,7 @@ def submit(
     from sero_core.config import load_config
 
     settings = Settings.from_env()
-    with _clear_errors(), SeroClient(settings.api_url) as client:
+    with clear_errors(), SeroClient(settings.api_url) as client:
         path = Path(config)
         if path.suffix != ".toml":
             path = settings.configs_dir / f"{config}.toml"
@@ -163,7 +165,7 @@ def list_runs(limit: Annotated[int, typer.Option(min=1, max=200)] = 20) -> None:
     table = Table(
         "run", "name", "status", "iteration", "success", "seen", "unseen", "test", "branches"
     )
-    with _clear_errors(), SeroClient(Settings.from_env().api_url) as client:
+    with clear_errors(), SeroClient(Settings.from_env().api_url) as client:
         for run in client.runs(limit=limit).items:
             evaluated = (run.eval_valid_seen, run.eval_valid_unseen, run.eval_test)
             table.add_row(
@@ -186,7 +188,7 @@ def logs(
     from backend.client import SeroClient
     from backend.schemas import JOB_ENDED
 
-    with _clear_errors(), SeroClient(Settings.from_env().api_url) as client:
+    with clear_errors(), SeroClient(Settings.from_env().api_url) as client:
         page = client.log(run_id)
         while True:
             for line in page.lines:
@@ -196,32 +198,6 @@ def logs(
             if not page.lines:
                 time.sleep(1.0)
             page = client.log(run_id, since=page.next_since)
-
-
-@app.command(rich_help_panel="Service")
-def cancel(run_id: RunId) -> None:
-    """Cancel a run: a queued one ends now, a running one after writing a checkpoint."""
-    from backend.client import SeroClient
-
-    with _clear_errors(), SeroClient(Settings.from_env().api_url) as client:
-        _say(f"run {run_id} is {client.cancel_run(run_id).status}")
-
-
-@contextmanager
-def _clear_errors() -> Generator[None]:
-    """A known error is one message and exit code 1; Ctrl-C is an end, not an error."""
-    from backend.client import ApiError
-    from backend.supervisor.process import ServiceError
-    from sero_core.types import SeroError
-
-    try:
-        yield
-    except (ServiceError, ApiError, SeroError) as error:
-        typer.echo(f"error: {error}", err=True)
-        raise typer.Exit(1) from None
-    except KeyboardInterrupt:
-        typer.echo("stopped", err=True)
-        raise typer.Exit(130) from None
 
 
 @contextmanager
